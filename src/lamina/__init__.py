@@ -1,0 +1,45 @@
+"""Lamina: sequence-to-sequence models whose layers are fused.
+
+Importing this module does not import torch; calling one of its functions does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+
+    from lamina.model.seq2seq import Seq2Seq
+    from lamina.text.vocabulary import Vocabularies
+
+__version__ = "0.1.0"
+__all__ = ["build", "load_fairseq"]
+
+
+def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
+    """Build a model with fresh weights: a published system, your own choice of sockets, or a mixture.
+
+    `model` takes the keys of a recipe's `model`, each overriding what `size` and `system` say:
+
+        lamina.build("msc", size="small", vocab_size=10000, encoder={"layers": 36}, head={"type": "surface"})
+    """
+    from lamina.model.build import build as build_model
+
+    return build_model(system, vocab_size=vocab_size, size=size, **model)
+
+
+def load_fairseq(
+    checkpoint: str | os.PathLike[str],
+    source_dictionary: str | os.PathLike[str],
+    target_dictionary: str | os.PathLike[str],
+) -> tuple[Seq2Seq, Vocabularies]:
+    """Load a checkpoint of fairseq 0.9 or of the SurfaceFusion release, without executing what it pickles.
+
+    model, vocabulary = lamina.load_fairseq("checkpoint_best.pt", "dict.en.txt", "dict.ro.txt")
+    """
+    from pathlib import Path
+
+    from lamina.interop.fairseq import load_checkpoint
+
+    return load_checkpoint(Path(checkpoint), Path(source_dictionary), Path(target_dictionary))

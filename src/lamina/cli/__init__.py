@@ -1,0 +1,57 @@
+"""The command line: `lamina VERB …`. Each verb is a thin file: parse, call the library, print."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from lamina import __version__
+from lamina.cli.import_fairseq import import_fairseq
+from lamina.cli.systems import systems
+from lamina.errors import LaminaError
+
+app = typer.Typer(
+    name="lamina",
+    help="Train, understand and serve sequence-to-sequence models whose layers are fused.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("systems")(systems)
+app.command("import-fairseq")(import_fairseq)
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        print(f"lamina {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
+) -> None:
+    """Options that stand before a verb."""
+
+
+def main() -> None:
+    """Run a verb; an error is one or two lines and an exit code, a traceback only with `--debug`."""
+    debug = "--debug" in sys.argv[1:]
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(prog_name="lamina")
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        if isinstance(error, LaminaError):
+            print(f"lamina: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
+        print(f"lamina: unexpected {type(error).__name__}: {error} (`--debug` shows where)", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,32 @@
+"""`lamina import-fairseq`: published checkpoints become model folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def import_fairseq(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint of fairseq 0.9 or of the SurfaceFusion release.")],
+    source_dict: Annotated[Path, typer.Option("--source-dict", help="The source language's dict.LL.txt.")],
+    target_dict: Annotated[Path, typer.Option("--target-dict", help="The target language's dict.LL.txt.")],
+    out: Annotated[Path, typer.Option("--out", help="The model folder to write; must not exist yet.")],
+) -> None:
+    """Turn a published fairseq checkpoint into a Lamina model folder.
+
+    Nothing that is pickled in the checkpoint is executed.
+
+    [bold]Example[/bold]
+
+        lamina import-fairseq checkpoint_best.pt --source-dict dict.en.txt --target-dict dict.ro.txt --out en-ro
+    """
+    from lamina.interop.fairseq import load_checkpoint
+    from lamina.model.folder import write_folder
+
+    model, vocabularies = load_checkpoint(checkpoint, source_dict, target_dict)
+    write_folder(model, vocabularies, out, origin=f"Imported from the fairseq checkpoint `{checkpoint.name}`.")
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    config = model.config
+    print(f"{out}: {config.encoder.type} × {config.bridge.type} × {config.head.type}, {parameters:,} parameters")

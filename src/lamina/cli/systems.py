@@ -1,0 +1,129 @@
+"""`lamina systems`: the published systems, their sockets, sizes and parameter counts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from lamina.errors import UsageError
+from lamina.names import nearest
+from lamina.systems import IWSLT_VOCABULARY, SIZES, SYSTEMS, Configuration, System, find_configuration
+
+
+def systems(
+    name: Annotated[
+        str | None, typer.Argument(help="A system or one of its configurations; omitted, all systems.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the published systems, or show one with its parameter counts.
+
+    [bold]Examples[/bold]
+
+        lamina systems
+
+        lamina systems msc
+
+        lamina systems msc-72 --json
+    """
+    if name is None:
+        return print_json([describe_system(each, SYSTEMS[each]) for each in SYSTEMS]) if as_json else print_systems()
+    if name in SYSTEMS:
+        content = {**describe_system(name, SYSTEMS[name]), "sizes": describe_sizes(name)}
+    else:
+        found = find_configuration(name)
+        if found is None:
+            known = [*SYSTEMS, *(each for entry in SYSTEMS.values() for each in entry.configurations)]
+            raise UsageError(f"There is no system `{name}`.{nearest(name, known)} `lamina systems` lists them.")
+        system, configuration = found
+        content = {**describe_system(system, SYSTEMS[system]), "name": name, "system": system}
+        del content["configurations"]
+        content.update(describe_configuration(system, name, configuration))
+    return print_json(content) if as_json else print_content(content)
+
+
+def describe_system(name: str, system: System) -> dict[str, Any]:
+    """A system as JSON; the order of keys is the order on screen."""
+    decoder = {"attention": "self", "wiring": "residual", **system.decoder}
+    return {
+        "name": name,
+        "paper": system.paper,
+        "encoder": system.encoder,
+        "bridge": system.bridge,
+        "head": system.head,
+        "decoder": decoder,
+        "norm": system.norm,
+        "configurations": [
+            describe_configuration(name, each, configuration) for each, configuration in system.configurations.items()
+        ],
+    }
+
+
+def describe_configuration(system: str, name: str, configuration: Configuration) -> dict[str, Any]:
+    """A configuration as JSON, with the parameters counted now and those that the paper states."""
+    return {
+        "name": name,
+        "size": configuration.size,
+        "vocab_size": configuration.vocab_size,
+        "encoder_layers": configuration.encoder_layers,
+        "decoder_layers": SIZES[configuration.size]["decoder"]["layers"],
+        "parameters": count(system, configuration.size, configuration.vocab_size, configuration.encoder_layers),
+        "published_parameters": configuration.published_parameters,
+    }
+
+
+def describe_sizes(system: str) -> dict[str, int]:
+    """Parameters at every size, with one vocabulary so that they compare."""
+    return {size: count(system, size, IWSLT_VOCABULARY, SIZES[size]["encoder"]["layers"]) for size in SIZES}
+
+
+def count(system: str, size: str, vocab_size: int, encoder_layers: int) -> int:
+    """Parameters of a system; this is where torch is imported."""
+    from lamina.model.build import count_parameters, resolve
+
+    return count_parameters(resolve(system, size, vocab_size, {"encoder": {"layers": encoder_layers}}))
+
+
+def print_json(content: Any) -> None:
+    """Results go to stdout."""
+    print(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def print_systems() -> None:
+    """One row per system."""
+    rows = [("system", "encoder", "bridge", "head", "decoder", "norm", "paper")]
+    for name, system in SYSTEMS.items():
+        decoder = ", ".join(str(value) for value in system.decoder.values() if isinstance(value, str)) or "self"
+        authors = re.split("[,:]", system.paper)[0]
+        rows.append((name, system.encoder, system.bridge, system.head, decoder, system.norm, authors))
+    print_columns(rows)
+    print("\nAny encoder × any bridge × any head combines. Next: lamina systems msc-72")
+
+
+def print_content(content: dict[str, Any]) -> None:
+    """One line per fact; counts are readable."""
+    rows: list[tuple[str, ...]] = []
+    for key, value in content.items():
+        if key == "configurations":
+            for each in value:
+                stated = f" (paper: {each['published_parameters']})" if each["published_parameters"] else ""
+                rows.append((each["name"], f"{each['parameters']:,} parameters{stated}"))
+        elif key == "sizes":
+            for size, parameters in value.items():
+                rows.append((size, f"{parameters:,} parameters at {IWSLT_VOCABULARY:,} vocabulary entries"))
+        elif isinstance(value, dict):
+            rows.append((key, ", ".join(f"{name} {choice}" for name, choice in value.items())))
+        elif value is not None:
+            rows.append((key, f"{value:,}" if isinstance(value, int) else str(value)))
+    print_columns(rows)
+
+
+def print_columns(rows: Sequence[tuple[str, ...]]) -> None:
+    """Columns as wide as their widest cell."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,42 @@
+"""Errors a user can act on. Each carries the exit code its command ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class LaminaError(Exception):
+    """What went wrong, where, and how to fix it, in one or two lines."""
+
+    exit_code = 1
+
+
+class UsageError(LaminaError):
+    """A flag, a name or an option that cannot be meant."""
+
+    exit_code = 2
+
+
+class DataError(LaminaError):
+    """A file that does not hold what it should."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a configuration: the dotted key and what it must be."""
+
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}" if self.key else self.message
+
+
+class ConfigurationError(UsageError):
+    """Every problem of a configuration at once."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems

@@ -1,0 +1,1 @@
+"""Other toolkits' models in, and Lamina's models out."""

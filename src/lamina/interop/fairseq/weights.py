@@ -1,0 +1,88 @@
+"""The release's weights under Lamina's names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lamina.errors import DataError
+from lamina.model.seq2seq import Seq2Seq
+
+# Lamina's names on the left, the release's on the right; the first that matches is taken.
+NAMES = [
+    (re.compile(pattern), name)
+    for pattern, name in (
+        (r"encoder\.layers\.(\d+)\.attention\.", r"encoder.layers.\1.self_attn."),
+        (r"encoder\.layers\.(\d+)\.attention_residual\.norm\.", r"encoder.layers.\1.self_attn_layer_norm."),
+        (r"decoder\.layers\.(\d+)\.target_attention\.attention\.", r"decoder.layers.\1.self_attn."),
+        (r"decoder\.layers\.(\d+)\.target_residual\.norm\.", r"decoder.layers.\1.self_attn_layer_norm."),
+        (r"decoder\.layers\.(\d+)\.cross_attention\.streams\.0\.", r"decoder.layers.\1.encoder_attn."),
+        (r"decoder\.layers\.(\d+)\.cross_residual\.norm\.", r"decoder.layers.\1.encoder_attn_layer_norm."),
+        (r"(..)coder\.layers\.(\d+)\.feed_forward\.rise\.", r"\1coder.layers.\2.fc1."),
+        (r"(..)coder\.layers\.(\d+)\.feed_forward\.fall\.", r"\1coder.layers.\2.fc2."),
+        (r"(..)coder\.layers\.(\d+)\.feed_forward_residual\.norm\.", r"\1coder.layers.\2.final_layer_norm."),
+        (r"(..)coder\.final_norm\.", r"\1coder.layer_norm."),
+        (r"bridge\.embedding_norm\.", "encoder.layernorm_srcemb."),
+        (r"bridge\.norm\.", "decoder.ta_final_layernorm."),
+        (r"bridge\.weight$", "decoder.ta_weight"),
+        (r"head\.reader\.attention\.", "decoder.sf_attn."),
+        (r"head\.feed_forward\.rise\.", "decoder.fc1."),
+        (r"head\.feed_forward\.fall\.", "decoder.fc2."),
+        (r"head\.target_linear\.", "decoder.tgt_out_dim."),
+        (r"head\.source_linear\.", "decoder.src_out_dim."),
+        (r"head\.gate_weight$", "decoder.meanmaxweight"),
+        (r"head\.weight_VD$", "decoder.embed_out"),
+        (r"source_embedding\.tokens\.", "encoder.embed_tokens."),
+        (r"target_embedding\.tokens\.", "decoder.embed_tokens."),
+    )
+]
+
+# In every checkpoint of the release, whether it uses them or not.
+ALWAYS_THERE = re.compile(
+    r"(en|de)coder\.(version$|embed_positions\.)"
+    r"|decoder\.(sf_attn\.|tgt_out_dim\.|src_out_dim\.|meanmaxweight$)"
+)
+MIXING = re.compile(r"decoder\.ta_(weight$|final_layernorm\.)|encoder\.layernorm_srcemb\.")
+
+
+def take_weights(
+    model: Seq2Seq, weights: dict[str, Tensor], arguments: dict[str, Any], where: str
+) -> dict[str, Tensor]:
+    """A weight for each of the model's parameters; what is left over must be known to be unused."""
+    wanted = {name: release_names(name) for name, _ in model.named_parameters()}
+    if model.config.share_embeddings == "all":
+        wanted["source_embedding.tokens.weight"] = ["decoder.embed_tokens.weight"]
+    missing = sorted({name for names in wanted.values() for name in names} - weights.keys())
+    if missing:
+        raise DataError(f"{where}: lacks the weight {missing[0]} ({len(missing)} missing in all).")
+    read = {name for names in wanted.values() for name in names}
+    left = [name for name in weights if name not in read and not is_unused(name, model, arguments)]
+    if left:
+        raise DataError(f"{where}: nothing reads the weight {left[0]} ({len(left)} such in all).")
+    return {name: torch.cat([weights[part] for part in parts]).float() for name, parts in wanted.items()}
+
+
+def release_names(name: str) -> list[str]:
+    """The release's name for a parameter; its three names for a packed one."""
+    for pattern, replacement in NAMES:
+        renamed, found = pattern.subn(replacement, name, count=1)
+        if found:
+            break
+    renamed = renamed.replace(".out.", ".out_proj.")
+    return [renamed.replace(".qkv.", f".{part}_proj.") for part in "qkv"] if ".qkv." in renamed else [renamed]
+
+
+def is_unused(name: str, model: Seq2Seq, arguments: dict[str, Any]) -> bool:
+    """Whether the release itself does not read this weight with these flags."""
+    if ALWAYS_THERE.match(name):
+        return True
+    if name == "encoder.embed_tokens.weight":  # one matrix, written twice
+        return model.config.share_embeddings == "all"
+    # mixing weights are made for `transparent_attention`, read only with `layer_wise_attention`
+    mixing = arguments.get("transparent_attention") and (
+        not arguments.get("layer_wise_attention") or name.startswith("encoder.layernorm_srcemb.")
+    )
+    return bool(mixing and MIXING.match(name))

@@ -1,0 +1,53 @@
+"""From names to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch.overrides import TorchFunctionMode
+
+from lamina.errors import ConfigurationError
+from lamina.model.config import ModelConfig
+from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.problems import describe
+from lamina.systems import settings
+
+
+def resolve(system: str | None, size: str, vocab_size: int | tuple[int, int], own: Mapping[str, Any]) -> ModelConfig:
+    """The full configuration of a system at a size, with a user's own choices on top; all problems at once."""
+    source, target = vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
+    chosen = settings(system, size, own)
+    if isinstance(vocab_size, tuple) and source != target:
+        chosen.setdefault("share_embeddings", "decoder")
+    data = {**chosen, "source_vocab": source, "target_vocab": target}
+    try:
+        config = ModelConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigurationError(describe(error, ModelConfig, data)) from error
+    problems = config.problems()
+    if problems:
+        raise ConfigurationError(problems)
+    return config
+
+
+def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
+    """A model with fresh weights. `model` takes the keys of a recipe's `model`."""
+    return Seq2Seq(resolve(system, size, vocab_size, model))
+
+
+def count_parameters(config: ModelConfig) -> int:
+    """Parameters of a model that is never allocated."""
+    with torch.device("meta"), _Unfilled():
+        return sum(parameter.numel() for parameter in Seq2Seq(config).parameters())
+
+
+class _Unfilled(TorchFunctionMode):
+    """Drawing weights that do not exist takes longer than building the rest."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.Tensor.uniform_, torch.Tensor.normal_):
+            return args[0]
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,74 @@
+"""The configuration of a whole model: sizes, and a choice for each socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny
+
+from lamina.errors import Problem
+from lamina.model.bridges import BRIDGES
+from lamina.model.decoder import DecoderSettings
+from lamina.model.encoders import ENCODERS
+from lamina.model.heads import HEADS
+from lamina.model.init import Scheme
+from lamina.model.layers.residuals import Norm
+from lamina.model.settings import BridgeSettings, EncoderSettings, HeadSettings, Settings, choose
+from lamina.text.vocabulary import BOS, SPECIALS
+
+SOCKETS: dict[str, Mapping[str, type[Settings]]] = {"encoder": ENCODERS, "bridge": BRIDGES, "head": HEADS}
+
+Entries = Annotated[int, Field(gt=len(SPECIALS))]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+
+
+class ModelConfig(Settings):
+    """A recipe's `model` with everything resolved, and the vocabulary sizes: enough to rebuild the model."""
+
+    d_model: PositiveInt
+    ffn_size: PositiveInt
+    heads: PositiveInt
+    source_vocab: Entries
+    target_vocab: Entries
+
+    norm: Norm = "pre"
+    init: Scheme = "xavier"
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.0
+    activation_dropout: Rate = 0.0
+    share_embeddings: Literal["all", "decoder", "none"] = "all"
+
+    encoder: Annotated[SerializeAsAny[EncoderSettings], BeforeValidator(choose(ENCODERS))]
+    decoder: DecoderSettings
+    bridge: Annotated[SerializeAsAny[BridgeSettings], BeforeValidator(choose(BRIDGES))]
+    head: Annotated[SerializeAsAny[HeadSettings], BeforeValidator(choose(HEADS))]
+
+    start_id: int = BOS  # imports start with eos
+    first_position: int = 0  # imports count from 2
+    surface_positions: bool = False  # imports only: positions stay in the surface states
+
+    @classmethod
+    def part(cls, name: str, value: Any) -> type[Settings] | None:
+        """A socket's settings class is found by its `type`."""
+        table = SOCKETS.get(name)
+        if table is None:
+            return super().part(name, value)
+        return table.get(str(value.get("type"))) if isinstance(value, Mapping) else None
+
+    def problems(self) -> list[Problem]:
+        """Everything that does not fit together, all at once."""
+        found: list[Problem] = []
+        if self.d_model % self.heads:
+            found.append(Problem("heads", f"must divide d_model {self.d_model}, but is {self.heads} instead."))
+        if self.share_embeddings == "all" and self.source_vocab != self.target_vocab:
+            found.append(
+                Problem(
+                    "share_embeddings",
+                    f"`all` needs one vocabulary, but the source has {self.source_vocab} entries and the target "
+                    f"{self.target_vocab}. Use `decoder` or `none`.",
+                )
+            )
+        for part in (self.encoder, self.bridge, self.decoder, self.head):
+            found.extend(part.problems(self))
+        return found

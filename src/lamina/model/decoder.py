@@ -1,0 +1,196 @@
+"""The one decoder: its attention kind, its wiring and the number of memory streams are choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal, cast
+
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from lamina.errors import Problem
+from lamina.model.layers.attention import Attention
+from lamina.model.layers.dlcl import DlclWiring
+from lamina.model.layers.feedforward import FeedForward
+from lamina.model.layers.modules import Modules
+from lamina.model.layers.residuals import Residual, ResidualWiring, norm_if_pre, run_stack
+from lamina.model.layers.target_attention import (
+    AverageAttention,
+    Cache,
+    MergedAttention,
+    MixedAttention,
+    Remembered,
+    SelfAttention,
+    TargetAttention,
+)
+from lamina.model.settings import Settings
+from lamina.model.states import DecoderStates, Memory
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
+    from lamina.model.encoders.stack import EncoderLayer
+
+
+class DecoderSettings(Settings):
+    """A recipe's `model.decoder`."""
+
+    layers: PositiveInt
+    attention: Literal["self", "average", "merged", "mixed"] = "self"
+    wiring: Literal["residual", "dlcl"] = "residual"
+    tie_encoder: bool = False  # `mixed` only: layer j shares attention and feed-forward with encoder layer j
+
+    def problems(self, model: ModelConfig) -> Iterator[Problem]:
+        """Merged and mixed attention read one stream; tying needs a partner for every layer."""
+        if self.attention in ("merged", "mixed") and model.bridge.streams > 1:
+            yield Problem(
+                "decoder.attention",
+                f"decoder attention `{self.attention}` reads one memory stream, but bridge "
+                f"`{model.bridge.type}` gives {model.bridge.streams}. Use `self` or `average`.",
+            )
+        if self.tie_encoder and self.attention != "mixed":
+            yield Problem(
+                "decoder.tie_encoder",
+                f"needs decoder attention `mixed`, but it is `{self.attention}` instead.",
+            )
+        if self.tie_encoder and self.layers != model.encoder.layers:
+            yield Problem(
+                "decoder.tie_encoder",
+                f"needs as many encoder as decoder layers, but there are {model.encoder.layers} and {self.layers}.",
+            )
+
+
+class CrossAttention(nn.Module):
+    """Attention to a memory of one stream, or of two that a gate fuses (Wei et al. 2020, Eq. 13)."""
+
+    def __init__(self, model: ModelConfig) -> None:
+        super().__init__()
+        self.streams: Modules[Attention] = Modules(
+            Attention(model.d_model, model.heads, model.attention_dropout) for _ in range(model.bridge.streams)
+        )
+        self.fusion = model.bridge.build_fusion(model.d_model)
+
+    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+        """(B, T, D) → (B, T, D); in search T is the rows of one source."""
+        return self.fusion(
+            *(
+                attention.read(x_BTD, stream, memory.valid_BS)
+                for attention, stream in zip(self.streams, memory.streams, strict=True)
+            )
+        )
+
+
+class DecoderLayer(nn.Module):
+    """Target attention, cross-attention where that does not read the memory itself, feed-forward."""
+
+    def __init__(self, model: ModelConfig, twin: EncoderLayer | None) -> None:
+        super().__init__()
+        self.target_attention = build_target_attention(model, twin)
+        self.target_residual = Residual(model.d_model, model.norm, model.dropout)
+        if self.target_attention.memory_reader is None:
+            self.cross_attention = CrossAttention(model)
+            self.cross_residual = Residual(model.d_model, model.norm, model.dropout)
+        self.feed_forward = (
+            twin.feed_forward if twin else FeedForward(model.d_model, model.ffn_size, model.activation_dropout)
+        )
+        self.feed_forward_residual = Residual(model.d_model, model.norm, model.dropout)
+
+    def remember(self, memory: Memory) -> Remembered:
+        """Project a memory's keys and values, once per source."""
+        reader = self.target_attention.memory_reader
+        readers = [reader] if reader is not None else self.cross_attention.streams
+        return Remembered(
+            tuple(reader.remember(x_BSD) for reader, x_BSD in zip(readers, memory.streams, strict=True)),
+            memory.valid_BS,
+        )
+
+    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+        """All target positions at once."""
+        attended_BTD = self.target_attention(self.target_residual.enter(x_BTD), memory)
+        return self.read(self.target_residual.leave(x_BTD, attended_BTD), memory)
+
+    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, position: int) -> tuple[Tensor, Cache]:
+        """One new position of every row."""
+        entered_BWD = self.target_residual.enter(x_BWD)
+        attended_BWD, cache = self.target_attention.step(entered_BWD, memory, cache, position)
+        return self.read(self.target_residual.leave(x_BWD, attended_BWD), memory), cache
+
+    def read(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+        """What follows the target attention; every position (or row) is on its own here."""
+        if self.target_attention.memory_reader is None:
+            attended_BTD = self.cross_attention(self.cross_residual.enter(x_BTD), memory)
+            x_BTD = self.cross_residual.leave(x_BTD, attended_BTD)
+        risen_BTD = self.feed_forward(self.feed_forward_residual.enter(x_BTD))
+        return self.feed_forward_residual.leave(x_BTD, risen_BTD)
+
+
+def build_target_attention(model: ModelConfig, twin: EncoderLayer | None) -> TargetAttention:
+    """The module for a kind's name; a tied layer takes its twin's weights."""
+    kind = model.decoder.attention
+    if kind == "average":
+        return AverageAttention(model.d_model)
+    attention = twin.attention if twin else Attention(model.d_model, model.heads, model.attention_dropout)
+    kinds: dict[str, Callable[[Attention], TargetAttention]] = {
+        "self": SelfAttention,
+        "merged": MergedAttention,
+        "mixed": MixedAttention,
+    }
+    return kinds[kind](attention)
+
+
+@dataclass(frozen=True)
+class DecoderCache:
+    """What incremental decoding keeps per row, and how many positions it has seen."""
+
+    layers: tuple[Cache, ...]
+    position: int
+
+
+class Decoder(nn.Module):
+    """Embedded target in, the states of every layer out; whole sentences or step by step."""
+
+    def __init__(self, model: ModelConfig, encoder: nn.Module) -> None:
+        super().__init__()
+        twins = (
+            cast("Iterable[EncoderLayer]", encoder.layers)
+            if model.decoder.tie_encoder
+            else [None] * model.decoder.layers
+        )
+        self.layers: Modules[DecoderLayer] = Modules(DecoderLayer(model, twin) for twin in twins)
+        dense = model.decoder.wiring == "dlcl"
+        rows = model.decoder.layers + 1
+        self.wiring = DlclWiring(rows, model.d_model, model.norm) if dense else ResidualWiring()
+        self.final_norm = norm_if_pre(model.d_model, model.norm)
+
+    def remember(self, memories: tuple[Memory, ...]) -> tuple[Remembered, ...]:
+        """Keys and values of every layer's memory, once per source."""
+        return tuple(layer.remember(memory) for layer, memory in zip(self.layers, memories, strict=True))
+
+    def forward(self, x_BTD: Tensor, memories: tuple[Remembered, ...]) -> DecoderStates:
+        """All target positions at once."""
+        layers = (partial(layer, memory=memory) for layer, memory in zip(self.layers, memories, strict=True))
+        outputs, result_BTD = run_stack(self.wiring, x_BTD, layers)
+        return DecoderStates(outputs, self.final_norm(result_BTD))
+
+    def start(self, like_BSD: Tensor) -> DecoderCache:
+        """The cache before the first position, one row per source."""
+        return DecoderCache(tuple(layer.target_attention.empty_cache(like_BSD) for layer in self.layers), 0)
+
+    def step(
+        self, x_BWD: Tensor, memories: tuple[Remembered, ...], cache: DecoderCache
+    ) -> tuple[DecoderStates, DecoderCache]:
+        """One new position of every row."""
+        caches: list[Cache] = []
+
+        def advance(layer: DecoderLayer, memory: Remembered, past: Cache, x_BWD: Tensor) -> Tensor:
+            y_BWD, extended = layer.step(x_BWD, memory, past, cache.position)
+            caches.append(extended)
+            return y_BWD
+
+        layers = (
+            partial(advance, layer, memory, past)
+            for layer, memory, past in zip(self.layers, memories, cache.layers, strict=True)
+        )
+        outputs, result_BWD = run_stack(self.wiring, x_BWD, layers)
+        return DecoderStates(outputs, self.final_norm(result_BWD)), DecoderCache(tuple(caches), cache.position + 1)

@@ -1,0 +1,138 @@
+"""The encoder of MSC: blocks of layers that also attend to a context running over depth.
+
+              ┌──────── C^{n-1} ───────────────► cell ──► C^n     one cell, shared by all blocks
+              │                                   ▲
+B^{n-1} ──► layer ──► layer ──► … ──► layer ──────┴────► B^n      M_n layers, each with its own weights
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from lamina.errors import Problem
+from lamina.model.blocks import block_ends, check_blocks, split_evenly
+from lamina.model.encoders.stack import EncoderLayer
+from lamina.model.layers.attention import Attention
+from lamina.model.layers.fusion import Fusion, build_fusion
+from lamina.model.layers.residuals import norm_if_pre
+from lamina.model.settings import EncoderSettings
+from lamina.model.states import EncoderStates
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
+
+
+class MscSettings(EncoderSettings):
+    """`type: msc`. The switches are the ablations of Wei et al. (2020), Table 5."""
+
+    type: Literal["msc"] = "msc"
+    layers: PositiveInt
+    blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # None: equal blocks
+    fusion: Fusion = "gate"
+    cell: Literal["gru", "ffn"] = "gru"
+    context_attention: bool = True
+
+    makes_contexts: ClassVar[bool] = True
+
+    def block_sizes(self, model: ModelConfig) -> tuple[int, ...]:
+        """M_1..M_N; N is the decoder's depth."""
+        return self.blocks or split_evenly(self.layers, model.decoder.layers)
+
+    def problems(self, model: ModelConfig) -> Iterator[Problem]:
+        """Blocks must fit the depths, and somebody must read the contexts."""
+        yield from check_blocks("encoder", self.type, self.blocks, model)
+        if not self.context_attention and not model.bridge.reads_contexts:
+            yield Problem(
+                "encoder.context_attention",
+                f"nobody would read the contexts of encoder `msc`: bridge `{model.bridge.type}` does not. "
+                "Use bridge `collaborative`, or encoder `stack`.",
+            )
+
+    def build(self, model: ModelConfig) -> MscEncoder:
+        """The encoder with this configuration's switches."""
+        return MscEncoder(self, model)
+
+
+class MscLayer(EncoderLayer):
+    """An encoder layer that fuses self-attention with attention to the context (Eq. 12)."""
+
+    def __init__(self, settings: MscSettings, model: ModelConfig) -> None:
+        super().__init__(model)
+        self.context_attention = Attention(model.d_model, model.heads, model.attention_dropout)
+        self.fusion = build_fusion(settings.fusion, model.d_model)
+
+    def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
+        """`context` holds LN(C^{n-1})."""
+        (context_BSD,) = context
+        remembered = self.context_attention.remember(context_BSD)
+        collaborated_BSD = self.context_attention.read(x_BSD, remembered, valid_BS)
+        return self.fusion(self.attention(x_BSD, valid_BS), collaborated_BSD)
+
+
+class GruCell(nn.GRUCell):
+    """C^n = GRU(state = C^{n-1}, input = B^n), at every position alone (Eq. 9)."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model, d_model)
+
+    def forward(self, context_BSD: Tensor, block_BSD: Tensor) -> Tensor:  # type: ignore[override]
+        """Both (B, S, D)."""
+        state = super().forward(block_BSD.flatten(0, 1), context_BSD.flatten(0, 1))
+        return state.view_as(context_BSD)
+
+
+class FfnCell(nn.Module):
+    """The ablation without a recurrent cell (Table 5): C^n = W2·relu(W1·[C^{n-1};B^n])."""
+
+    def __init__(self, d_model: int, hidden: int) -> None:
+        super().__init__()
+        self.rise = nn.Linear(2 * d_model, hidden)
+        self.fall = nn.Linear(hidden, d_model)
+
+    def forward(self, context_BSD: Tensor, block_BSD: Tensor) -> Tensor:
+        """Both (B, S, D)."""
+        return self.fall(self.rise(torch.cat([context_BSD, block_BSD], dim=-1)).relu())
+
+
+class MscEncoder(nn.Module):
+    """Multiscale collaborative encoder (Wei et al. 2020, Eq. 9-12).
+
+    B^0 = C^0 = the encoder's input. One cell is shared by all blocks and one norm of C^{n-1} by the layers
+    of a block: the paper's parameter counts allow no other reading. C^N is computed where the bridge reads it.
+    """
+
+    def __init__(self, settings: MscSettings, model: ModelConfig) -> None:
+        super().__init__()
+        self.sizes = settings.block_sizes(model)
+        self.cells = len(self.sizes) if model.bridge.reads_contexts else len(self.sizes) - 1
+        if settings.context_attention:
+            self.layers = nn.ModuleList(MscLayer(settings, model) for _ in range(settings.layers))
+            self.context_norms = nn.ModuleList(norm_if_pre(model.d_model, model.norm) for _ in self.sizes)
+        else:
+            self.layers = nn.ModuleList(EncoderLayer(model) for _ in range(settings.layers))
+            self.context_norms = nn.ModuleList()
+        if self.cells:
+            gru = settings.cell == "gru"
+            self.cell = GruCell(model.d_model) if gru else FfnCell(model.d_model, model.ffn_size)
+        self.final_norm = norm_if_pre(model.d_model, model.norm, affine=model.bridge.reads_top)
+
+    def forward(self, states: EncoderStates) -> EncoderStates:
+        """Add every layer's output, the contexts and the final states."""
+        x_BSD = context_BSD = states.embedded_BSD
+        layers: list[Tensor] = []
+        contexts: list[Tensor] = []
+        for block, end in enumerate(block_ends(self.sizes)):
+            context = tuple(norm(context_BSD) for norm in self.context_norms[block : block + 1])
+            for layer in self.layers[len(layers) : end + 1]:
+                x_BSD = layer(x_BSD, states.valid_BS, *context)
+                layers.append(x_BSD)
+            if block < self.cells:
+                context_BSD = self.cell(context_BSD, x_BSD)
+                contexts.append(context_BSD)
+        return replace(states, layers=tuple(layers), contexts=tuple(contexts), top_BSD=self.final_norm(x_BSD))

@@ -1,0 +1,75 @@
+"""The plain Transformer encoder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from lamina.model.layers.attention import Attention
+from lamina.model.layers.feedforward import FeedForward
+from lamina.model.layers.residuals import Residual, ResidualWiring, Wiring, norm_if_pre, run_stack
+from lamina.model.settings import EncoderSettings
+from lamina.model.states import EncoderStates
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
+
+
+class StackSettings(EncoderSettings):
+    """`type: stack`."""
+
+    type: Literal["stack"] = "stack"
+    layers: PositiveInt
+    frozen_final_norm: bool = False  # imports only: keep a published final norm that nothing trains
+
+    def build(self, model: ModelConfig) -> StackEncoder:
+        """A plain stack."""
+        encoder = StackEncoder(model, ResidualWiring())
+        if self.frozen_final_norm:
+            encoder.final_norm = norm_if_pre(model.d_model, model.norm).requires_grad_(False)
+        return encoder
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each with its residual."""
+
+    def __init__(self, model: ModelConfig) -> None:
+        super().__init__()
+        self.attention = Attention(model.d_model, model.heads, model.attention_dropout)
+        self.attention_residual = Residual(model.d_model, model.norm, model.dropout)
+        self.feed_forward = FeedForward(model.d_model, model.ffn_size, model.activation_dropout)
+        self.feed_forward_residual = Residual(model.d_model, model.norm, model.dropout)
+
+    def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
+        """The attention sublayer, without its residual; encoders with contexts read them here."""
+        return self.attention(x_BSD, valid_BS)
+
+    def forward(self, x_BSD: Tensor, valid_BS: Tensor, *context: Tensor) -> Tensor:
+        """(B, S, D) → (B, S, D)."""
+        attended_BSD = self.attend(self.attention_residual.enter(x_BSD), valid_BS, context)
+        x_BSD = self.attention_residual.leave(x_BSD, attended_BSD)
+        risen_BSD = self.feed_forward(self.feed_forward_residual.enter(x_BSD))
+        return self.feed_forward_residual.leave(x_BSD, risen_BSD)
+
+
+class StackEncoder(nn.Module):
+    """Layers on top of each other, wired by residuals or DLCL, and a final norm if they are pre-norm.
+
+    Where no bridge trains on the encoder's final states, the final norm has no parameters.
+    """
+
+    def __init__(self, model: ModelConfig, wiring: Wiring) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(model) for _ in range(model.encoder.layers))
+        self.wiring = wiring
+        self.final_norm = norm_if_pre(model.d_model, model.norm, affine=model.bridge.reads_top)
+
+    def forward(self, states: EncoderStates) -> EncoderStates:
+        """Add every layer's output and the final states."""
+        layers = (partial(layer, valid_BS=states.valid_BS) for layer in self.layers)
+        outputs, top_BSD = run_stack(self.wiring, states.embedded_BSD, layers)
+        return replace(states, layers=outputs, top_BSD=self.final_norm(top_BSD))

@@ -1,0 +1,10 @@
+"""Heads: decoder states to a distribution. One line here makes a head known everywhere."""
+
+from lamina.model.heads.softmax import SoftmaxSettings
+from lamina.model.heads.surface import SurfaceSettings
+from lamina.model.settings import HeadSettings
+
+HEADS: dict[str, type[HeadSettings]] = {
+    "softmax": SoftmaxSettings,
+    "surface": SurfaceSettings,
+}

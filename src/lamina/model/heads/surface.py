@@ -1,0 +1,171 @@
+"""SurfaceFusion: the source embeddings, read once more, join the decoder in the softmax.
+
+s (surface) ─────────────► MHA_sf ──► r ──► g ──► b = E·r ─┐
+H (final states) ─ stop ──► keys ▲                         ├─► log p
+z (a decoder layer) ─ stop ─ query                         │
+u (decoder features) ─────────────────► g ──► a = E·u ─────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lamina.errors import Problem
+from lamina.model.heads.cross_entropy import smoothed_cross_entropy, spread
+from lamina.model.heads.head import Head
+from lamina.model.heads.surface_readers import AttentionReader, PooledReader, SurfaceMemory
+from lamina.model.layers.feedforward import FeedForward
+from lamina.model.settings import HeadSettings
+from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
+
+
+class SurfaceSettings(HeadSettings):
+    """`type: surface`. The defaults are what the published command builds."""
+
+    type: Literal["surface"] = "surface"
+    mode: Literal["hard", "soft", "postnorm"] = "hard"  # `postnorm` equals `soft`
+    gate: Annotated[float, Field(ge=0, le=1)] | Literal["learned"] = 0.8  # `hard` only: λ, the decoder's share
+    tau: PositiveFloat = 1.0  # `soft` only: multiplies the source's logits
+    renormalise: bool = False  # `hard` only: make the probabilities sum to 1
+    ffn: bool = True  # g, one feed-forward network for both sides
+    linear: bool = False  # Wt and Ws
+    reader: Literal["attention", "mean", "max"] = "attention"
+    reader_heads: PositiveInt = 1
+    layer: PositiveInt | None = None  # the decoder layer that queries, from 1; None is the top one
+    pool_from_id: PositiveInt | None = None  # imports only: pooling skips smaller ids, as the release does
+
+    def problems(self, model: ModelConfig) -> Iterator[Problem]:
+        """Options must act: one that the mode or the reader ignores is an error."""
+        idle = ("tau",) if self.mode == "hard" else ("gate", "renormalise")
+        yield from self._idle(idle, f"acts only in mode `{'soft' if self.mode == 'hard' else 'hard'}`")
+        if self.reader == "attention":
+            yield from self._idle(("pool_from_id",), "acts only with readers `mean` and `max`")
+            if model.d_model % self.reader_heads:
+                yield Problem("head.reader_heads", f"must divide the model size {model.d_model}.")
+        else:
+            yield from self._idle(("reader_heads", "layer"), "acts only with reader `attention`")
+        if self.layer is not None and self.layer > model.decoder.layers:
+            yield Problem(
+                "head.layer",
+                f"must be one of the decoder's {model.decoder.layers} layers, but is {self.layer} instead.",
+            )
+
+    def _idle(self, names: tuple[str, ...], reason: str) -> Iterator[Problem]:
+        for name in names:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                yield Problem(f"head.{name}", f"{reason}: mode is `{self.mode}`, reader `{self.reader}`.")
+
+    def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> SurfaceHead:
+        """The head with this configuration's parts."""
+        return SurfaceHead(self, model, weight_VD)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What enters the softmax matrix from either side, and how much of the decoder's counts."""
+
+    target_BTD: Tensor
+    source_BTD: Tensor
+    gate: float | Tensor  # λ, or (B, T, 1) of them
+
+
+class SurfaceHead(Head):
+    """SurfaceFusion (Liu et al. 2021, Eq. 5-8).
+
+    `hard`:  λ·logsoftmax(a) + (1-λ)·logsoftmax(b), mass at most 1 as published; renormalised it is
+    logsoftmax(E·(λu+(1-λ)r)). `soft`: logsoftmax(a + logsoftmax(τ·b)) = logsoftmax(E·(u+τr)).
+    """
+
+    def __init__(self, settings: SurfaceSettings, model: ModelConfig, weight_VD: nn.Parameter) -> None:
+        super().__init__()
+        self.weight_VD = weight_VD
+        self.two_softmaxes = settings.mode == "hard" and not settings.renormalise
+        self.soft = settings.mode != "hard"
+        self.tau = settings.tau
+        self.layer = (settings.layer or model.decoder.layers) - 1
+        if settings.reader == "attention":
+            self.reader: AttentionReader | PooledReader = AttentionReader(
+                model.d_model, settings.reader_heads, model.attention_dropout
+            )
+        else:
+            self.reader = PooledReader(settings.reader, settings.pool_from_id)
+        self.feed_forward = (
+            FeedForward(model.d_model, model.ffn_size, model.activation_dropout) if settings.ffn else None
+        )
+        self.dropout = nn.Dropout(model.dropout)
+        if settings.linear:
+            self.target_linear: nn.Module = nn.Linear(model.d_model, model.d_model, bias=False)
+            self.source_linear: nn.Module = nn.Linear(model.d_model, model.d_model, bias=False)
+        else:
+            self.target_linear = self.source_linear = nn.Identity()
+        self.constant_gate = None if settings.gate == "learned" else settings.gate
+        if settings.gate == "learned":
+            self.gate_weight = nn.Parameter(torch.randn(1, 2 * model.d_model) * model.d_model**-0.5)
+
+    def remember(self, enc: EncoderStates) -> SurfaceMemory:
+        """Keys and values of the surface reader, or its pooled states."""
+        return self.reader.remember(enc)
+
+    def sides(self, states: DecoderStates, memory: SurfaceMemory) -> Sides:
+        """u, r and λ."""
+        target_BTD = states.features_BTD
+        source_BTD = self.reader(states.layers[self.layer], memory)
+        if self.feed_forward is not None:
+            target_BTD = target_BTD + self.dropout(self.feed_forward(target_BTD))
+            source_BTD = source_BTD + self.dropout(self.feed_forward(source_BTD))
+        target_BTD, source_BTD = self.target_linear(target_BTD), self.source_linear(source_BTD)
+        if self.constant_gate is not None:
+            return Sides(target_BTD, source_BTD, self.constant_gate)
+        gate_BT1 = F.linear(torch.cat([target_BTD, source_BTD], dim=-1), self.gate_weight).sigmoid()
+        return Sides(target_BTD, source_BTD, gate_BT1)
+
+    def mixed(self, sides: Sides) -> Tensor:
+        """What one softmax matrix product of both sides needs: u+τr, or λu+(1-λ)r."""
+        if self.soft:
+            return sides.target_BTD + self.tau * sides.source_BTD
+        return sides.gate * sides.target_BTD + (1 - sides.gate) * sides.source_BTD
+
+    def forward(self, states: DecoderStates, memory: SurfaceMemory) -> LogProbs:
+        """Two vocabulary products in plain `hard` mode, otherwise one."""
+        sides = self.sides(states, memory)
+        if not self.two_softmaxes:
+            return LogProbs.of_logits(F.linear(self.mixed(sides), self.weight_VD))
+        target = LogProbs.of_logits(F.linear(sides.target_BTD, self.weight_VD))
+        source = LogProbs.of_logits(F.linear(sides.source_BTD, self.weight_VD))
+        return LogProbs(
+            sides.gate * target.scores_BTV + (1 - sides.gate) * source.scores_BTV,
+            sides.gate * target.normaliser_BT1 + (1 - sides.gate) * source.normaliser_BT1,
+        )
+
+    def loss(
+        self, states: DecoderStates, memory: SurfaceMemory, target_BT: Tensor, pad_id: int, smoothing: float
+    ) -> Loss:
+        """In plain `hard` mode λ·LS(a) + (1-λ)·LS(b): the mixed distribution is never built."""
+        real_BT = target_BT != pad_id
+        target_N = target_BT[real_BT]
+        sides = self.sides(states, memory)
+        if not self.two_softmaxes:
+            total, nll_N = smoothed_cross_entropy(self.mixed(sides)[real_BT], self.weight_VD, target_N, smoothing)
+            return Loss(total, spread(nll_N, real_BT), len(target_N))
+        gate = sides.gate if isinstance(sides.gate, Tensor) else sides.target_BTD.new_tensor(sides.gate)
+        gate_N = gate.expand(*target_BT.shape, 1)[real_BT][:, 0]
+        total, nll_2N = smoothed_cross_entropy(
+            torch.cat([sides.target_BTD[real_BT], sides.source_BTD[real_BT]]),
+            self.weight_VD,
+            target_N.repeat(2),
+            smoothing,
+            torch.cat([gate_N, 1 - gate_N]),
+        )
+        target_nll_N, source_nll_N = nll_2N.chunk(2)
+        nll_N = (gate_N * target_nll_N + (1 - gate_N) * source_nll_N).detach()
+        return Loss(total, spread(nll_N, real_BT), len(target_N))

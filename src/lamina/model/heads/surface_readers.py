@@ -1,0 +1,75 @@
+"""How SurfaceFusion reads the source's surface states: by attention, or pooled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from lamina.model.layers.attention import Attention, KeysValues
+from lamina.model.states import EncoderStates
+
+
+@dataclass(frozen=True)
+class ReaderKeys:
+    """What the attention reader keeps of a source."""
+
+    projected: KeysValues
+    valid_BS: Tensor
+
+
+@dataclass(frozen=True)
+class PooledSurface:
+    """What a pooled reader keeps of a source."""
+
+    pooled_BD: Tensor
+
+
+SurfaceMemory = ReaderKeys | PooledSurface
+
+
+class AttentionReader(nn.Module):
+    """r = MHA_sf(q = stopgrad(z), k = stopgrad(H), v = s): the alignment trains nothing but itself."""
+
+    def __init__(self, d_model: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.attention = Attention(d_model, heads, dropout)
+
+    def remember(self, enc: EncoderStates) -> ReaderKeys:
+        """Keys from the encoder's final states, values from the surface."""
+        (keys_BHSK,) = self.attention.project(enc.top_BSD.detach(), 1, 2)
+        return ReaderKeys(KeysValues(keys_BHSK, self.attention.value(enc.surface_BSD)), enc.valid_BS)
+
+    def forward(self, query_BTD: Tensor, memory: SurfaceMemory) -> Tensor:
+        """(B, T, D)."""
+        assert isinstance(memory, ReaderKeys)
+        return self.attention.read(query_BTD.detach(), memory.projected, memory.valid_BS)
+
+
+class PooledReader(nn.Module):
+    """The mean or maximum of s over real tokens, the same r at every target position.
+
+    `from_id` is how the published code pools: s is first multiplied by [id ≥ 50]; its mean divides by the number
+    of such ids (by 1 if none), its maximum runs over the zeroed positions too.
+    """
+
+    def __init__(self, pool: Literal["mean", "max"], from_id: int | None) -> None:
+        super().__init__()
+        self.pool = pool
+        self.from_id = from_id
+
+    def remember(self, enc: EncoderStates) -> PooledSurface:
+        """The pooled states, (B, D)."""
+        pooled_BS = enc.valid_BS if self.from_id is None else enc.source_BS >= self.from_id
+        if self.pool == "mean":
+            counts_B1 = pooled_BS.sum(dim=1, keepdim=True).clamp(min=1)
+            return PooledSurface((enc.surface_BSD * pooled_BS[..., None]).sum(dim=1) / counts_B1)
+        outside = -torch.inf if self.from_id is None else 0.0
+        return PooledSurface(enc.surface_BSD.masked_fill(~pooled_BS[..., None], outside).amax(dim=1))
+
+    def forward(self, query_BTD: Tensor, memory: SurfaceMemory) -> Tensor:
+        """(B, T, D)."""
+        assert isinstance(memory, PooledSurface)
+        return memory.pooled_BD[:, None].expand_as(query_BTD)

@@ -1,0 +1,1 @@
+"""The parts every system is built from."""

@@ -1,0 +1,91 @@
+"""Multi-head attention with packed projections, on torch's fused kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class KeysValues:
+    """Projected keys and values of one sequence."""
+
+    keys_BHMK: Tensor
+    values_BHMK: Tensor
+
+
+class Attention(nn.Module):
+    """softmax(QKᵀ/√K)V over contiguous slices of D, with Wq, Wk, Wv packed into one matrix.
+
+    Self-attention projects all three at once. Cross-attention projects keys and values of a memory once
+    per source (`remember`) and queries at every step (`read`).
+    """
+
+    def __init__(self, d_model: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.out = nn.Linear(d_model, d_model)
+
+    def project(self, x_BTD: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        """Projections `first` up to `last` of (query, key, value), each (B, H, T, K)."""
+        d_model = x_BTD.shape[-1]
+        rows = slice(first * d_model, last * d_model)
+        packed = F.linear(x_BTD, self.qkv.weight[rows], self.qkv.bias[rows])
+        split = packed.unflatten(-1, (last - first, self.heads, d_model // self.heads))
+        return split.permute(2, 0, 3, 1, 4).unbind(0)
+
+    def query(self, x_BTD: Tensor) -> Tensor:
+        """(B, T, D) → (B, H, T, K)."""
+        return self.project(x_BTD, 0, 1)[0]
+
+    def value(self, x_BTD: Tensor) -> Tensor:
+        """(B, T, D) → (B, H, T, K)."""
+        return self.project(x_BTD, 2, 3)[0]
+
+    def remember(self, memory_BMD: Tensor) -> KeysValues:
+        """Keys and values of a memory."""
+        return KeysValues(*self.project(memory_BMD, 1, 3))
+
+    def weigh(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
+        """Attend, and lay the heads side by side again: (B, T, D) before the output projection."""
+        attended_BHTK = F.scaled_dot_product_attention(
+            query_BHTK,
+            memory.keys_BHMK,
+            memory.values_BHMK,
+            attn_mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=causal,
+        )
+        return join_heads(attended_BHTK)
+
+    def weights(self, query_BHTK: Tensor, keys_BHMK: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The attention weights themselves, (B, H, T, M): the explicit path, for those who look at them."""
+        scores_BHTM = query_BHTK @ keys_BHMK.transpose(-1, -2) * query_BHTK.shape[-1] ** -0.5
+        if mask is not None:
+            scores_BHTM = scores_BHTM.masked_fill(~mask, -torch.inf)
+        return scores_BHTM.softmax(dim=-1)
+
+    def read(self, x_BTD: Tensor, memory: KeysValues, valid_BM: Tensor) -> Tensor:
+        """Attend from x to a remembered memory."""
+        return self.out(self.weigh(self.query(x_BTD), memory, mask_keys(valid_BM)))
+
+    def forward(self, x_BTD: Tensor, valid_BT: Tensor) -> Tensor:
+        """Attend from x to itself."""
+        query_BHTK, keys_BHTK, values_BHTK = self.project(x_BTD, 0, 3)
+        attended_BTD = self.weigh(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask_keys(valid_BT))
+        return self.out(attended_BTD)
+
+
+def join_heads(x_BHTK: Tensor) -> Tensor:
+    """(B, H, T, K) → (B, T, H·K)."""
+    return x_BHTK.transpose(1, 2).flatten(2)
+
+
+def mask_keys(valid_BM: Tensor) -> Tensor:
+    """Real tokens as a mask that broadcasts over heads and queries: (B, 1, 1, M)."""
+    return valid_BM[:, None, None, :]

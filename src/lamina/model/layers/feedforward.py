@@ -1,0 +1,19 @@
+"""The position-wise feed-forward network."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class FeedForward(nn.Module):
+    """W2·relu(W1·x + b1) + b2, with dropout after the relu."""
+
+    def __init__(self, d_model: int, hidden: int, activation_dropout: float) -> None:
+        super().__init__()
+        self.rise = nn.Linear(d_model, hidden)
+        self.fall = nn.Linear(hidden, d_model)
+        self.dropout = nn.Dropout(activation_dropout)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """(B, T, D) → (B, T, D)."""
+        return self.fall(self.dropout(self.rise(x_BTD).relu()))

@@ -1,0 +1,17 @@
+"""A list of modules that knows what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar, cast
+
+from torch import nn
+
+Part = TypeVar("Part", bound=nn.Module)
+
+
+class Modules(nn.ModuleList, Generic[Part]):
+    """`nn.ModuleList` with a type for its parts."""
+
+    def __iter__(self) -> Iterator[Part]:
+        return cast("Iterator[Part]", super().__iter__())

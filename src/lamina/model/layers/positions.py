@@ -1,0 +1,41 @@
+"""Sinusoidal positions: first half sine, second half cosine."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> Tensor:
+    """(length, d_model): frequencies 10000^(-i/(d/2-1)); an odd last dimension is 0."""
+    half = d_model // 2
+    rate = math.log(10000.0) / max(half - 1, 1)
+    frequency = torch.exp(torch.arange(half, device=device, dtype=torch.float32) * -rate)
+    angle = torch.arange(length, device=device, dtype=torch.float32)[:, None] * frequency[None, :]
+    return nn.functional.pad(torch.cat([angle.sin(), angle.cos()], dim=1), (0, d_model % 2))
+
+
+class Positions(nn.Module):
+    """Looks positions up in a table that grows when a longer sentence arrives."""
+
+    table_PD: Tensor
+
+    def __init__(self, d_model: int, first: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.first = first  # the number of the first position
+        self.register_buffer("table_PD", torch.empty(0, d_model), persistent=False)
+
+    def forward(self, positions: Tensor, longest: int) -> Tensor:
+        """Rows for `positions`, counted from 0; all of them are below `longest`."""
+        needed = self.first + longest
+        if needed > len(self.table_PD):
+            self.table_PD = sinusoids(max(256, 2 * needed), self.d_model, self.table_PD.device)
+        return nn.functional.embedding(positions + self.first, self.table_PD)
+
+
+def count_positions(valid_BT: Tensor) -> Tensor:
+    """Positions over real tokens only, so that padding on either side changes nothing."""
+    return (valid_BT.cumsum(dim=1) - 1).clamp(min=0)

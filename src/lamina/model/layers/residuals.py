@@ -1,0 +1,76 @@
+"""Residual connections: around a sublayer, and from layer to layer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+from torch import Tensor, nn
+
+Norm = Literal["pre", "post"]
+
+
+class Residual(nn.Module):
+    """A residual connection with its norm.
+
+        pre:   x ← x + drop(F(LN(x)))          post:   x ← LN(x + drop(F(x)))
+
+    Used in two halves, since some sublayers read more than x:  x = r.leave(x, F(r.enter(x), …))
+    """
+
+    def __init__(self, d_model: int, norm: Norm, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.pre = norm == "pre"
+
+    def enter(self, x_BTD: Tensor) -> Tensor:
+        """What the sublayer reads."""
+        return self.norm(x_BTD) if self.pre else x_BTD
+
+    def leave(self, x_BTD: Tensor, result_BTD: Tensor) -> Tensor:
+        """What the next sublayer gets."""
+        total_BTD = x_BTD + self.dropout(result_BTD)
+        return total_BTD if self.pre else self.norm(total_BTD)
+
+
+class Wiring(nn.Module, ABC):
+    """What a layer reads of all the layers below it."""
+
+    @abstractmethod
+    def keep(self, index: int, output_BTD: Tensor) -> Tensor:
+        """What the layers above will see of output `index`; 0 is the stack's input."""
+
+    @abstractmethod
+    def combine(self, kept: Sequence[Tensor]) -> Tensor:
+        """The input of the next layer, or after the last layer the stack's result."""
+
+
+class ResidualWiring(Wiring):
+    """The usual stack: a layer reads the output of the one below."""
+
+    def keep(self, index: int, output_BTD: Tensor) -> Tensor:
+        """The output as it is."""
+        return output_BTD
+
+    def combine(self, kept: Sequence[Tensor]) -> Tensor:
+        """The newest output."""
+        return kept[-1]
+
+
+def run_stack(
+    wiring: Wiring, input_BTD: Tensor, layers: Iterable[Callable[[Tensor], Tensor]]
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Every layer's raw output, and the result of the whole stack."""
+    outputs: list[Tensor] = []
+    kept = [wiring.keep(0, input_BTD)]
+    for layer in layers:
+        outputs.append(layer(wiring.combine(kept)))
+        kept.append(wiring.keep(len(outputs), outputs[-1]))
+    return tuple(outputs), wiring.combine(kept)
+
+
+def norm_if_pre(d_model: int, norm: Norm, *, affine: bool = True) -> nn.Module:
+    """A norm for states of a pre-norm stack, which leave it raw; post-norm states are normed already."""
+    return nn.LayerNorm(d_model, elementwise_affine=affine) if norm == "pre" else nn.Identity()

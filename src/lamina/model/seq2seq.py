@@ -1,0 +1,104 @@
+"""The whole model: the picture of the three sockets, in code.
+
+tokens ─ embed ─► ENCODER ─► EncoderStates ─► BRIDGE ─► one Memory per decoder layer ─► decoder ─► HEAD
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from lamina.model.config import ModelConfig
+from lamina.model.decoder import Decoder, DecoderCache
+from lamina.model.init import initialise
+from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, TokenEmbedding
+from lamina.model.layers.positions import Positions
+from lamina.model.layers.target_attention import Remembered
+from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
+from lamina.text.vocabulary import BOS, EOS, PAD, UNK
+
+
+@dataclass(frozen=True)
+class SourceMemory:
+    """All that decoding needs of a batch of sources, one row per source."""
+
+    decoder: tuple[Remembered, ...]
+    head: Any
+    like_BSD: Tensor  # size, device and type of the states
+
+
+class Seq2Seq(nn.Module):
+    """A sequence-to-sequence model with any encoder, bridge and head."""
+
+    bos_id, pad_id, eos_id, unk_id = BOS, PAD, EOS, UNK
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        source, target, softmax_VD = build_embeddings(config)
+        positions = Positions(config.d_model, config.first_position)
+        self.source_embedding = SourceEmbedding(source, positions, config.dropout, config.surface_positions)
+        self.target_embedding = TargetEmbedding(target, positions, config.dropout)
+        self.encoder = config.encoder.build(config)
+        self.bridge = config.bridge.build(config)
+        self.decoder = Decoder(config, self.encoder)
+        self.head = config.head.build(config, softmax_VD)
+        initialise(self, config.init)
+
+    @property
+    def start_id(self) -> int:
+        """What a prefix begins with."""
+        return self.config.start_id
+
+    def encode(self, source_BS: Tensor) -> EncoderStates:
+        """Padding may stand on either side."""
+        return self.encoder(self.source_embedding(source_BS, source_BS != self.pad_id))
+
+    def remember(self, source_BS: Tensor) -> SourceMemory:
+        """Everything of a source that does not change while its target is written."""
+        enc = self.encode(source_BS)
+        return SourceMemory(self.decoder.remember(self.bridge(enc)), self.head.remember(enc), enc.embedded_BSD)
+
+    def decode(self, prefix_BT: Tensor, memory: SourceMemory) -> DecoderStates:
+        """All positions of a prefix, which may be padded on the right."""
+        return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
+
+    def log_probs(self, source_BS: Tensor, prefix_BT: Tensor) -> Tensor:
+        """(B, T, V): row t is the distribution after `prefix[:, :t+1]`."""
+        memory = self.remember(source_BS)
+        distribution: LogProbs = self.head(self.decode(prefix_BT, memory), memory.head)
+        return distribution.full()
+
+    def forward(self, source_BS: Tensor, prefix_BT: Tensor, target_BT: Tensor, smoothing: float = 0.0) -> Loss:
+        """The label-smoothed loss of targets, which are prefixes one step on."""
+        memory = self.remember(source_BS)
+        states = self.decode(prefix_BT, memory)
+        return self.head.loss(states, memory.head, target_BT, self.pad_id, smoothing)
+
+    def start(self, memory: SourceMemory) -> DecoderCache:
+        """The cache of incremental decoding before its first step, one row per source."""
+        return self.decoder.start(memory.like_BSD)
+
+    def step(self, tokens_R: Tensor, memory: SourceMemory, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:
+        """Each row's distribution after one more token, as (B, W, V): W rows of each source, in order."""
+        tokens_R1 = tokens_R[:, None]
+        x_BWD = self.target_embedding(tokens_R1, cache.position).view(len(memory.like_BSD), -1, self.config.d_model)
+        states, cache = self.decoder.step(x_BWD, memory.decoder, cache)
+        return self.head(states, memory.head), cache
+
+
+def build_embeddings(config: ModelConfig) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:
+    """Source, target and softmax matrices, as far as they are shared."""
+    target = TokenEmbedding(config.target_vocab, config.d_model)
+    shared = config.share_embeddings
+    source = target if shared == "all" else TokenEmbedding(config.source_vocab, config.d_model)
+    if shared == "none":
+        return (
+            source,
+            target,
+            nn.Parameter(torch.randn(config.target_vocab, config.d_model) * config.d_model**-0.5),
+        )
+    return source, target, cast("nn.Parameter", target.weight)

@@ -1,0 +1,86 @@
+"""The only types that cross the sockets, and the one way to map over their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar, cast
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class EncoderStates:
+    """All an encoder knows about a batch of sources.
+
+    Embedding fills the first four fields, the encoder the rest.
+    """
+
+    source_BS: Tensor  # token ids
+    valid_BS: Tensor  # True = real token
+    surface_BSD: Tensor  # scaled embeddings without positions, under the dropout mask of `embedded_BSD`
+    embedded_BSD: Tensor  # the encoder's input
+    top_BSD: Tensor  # the encoder's final states
+    layers: tuple[Tensor, ...] = ()  # every layer's raw output (B, S, D), before any final norm
+    contexts: tuple[Tensor, ...] = ()  # C^1..C^N (B, S, D), from `msc` only
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one decoder layer attends to: one stream or two, each (B, S, D)."""
+
+    streams: tuple[Tensor, ...]
+    valid_BS: Tensor
+
+
+@dataclass(frozen=True)
+class DecoderStates:
+    """What a head sees of the decoder."""
+
+    layers: tuple[Tensor, ...]  # every layer's raw output (B, T, D)
+    features_BTD: Tensor  # after the final norm, where there is one
+
+
+@dataclass(frozen=True)
+class LogProbs:
+    """log p = scores − normaliser; a top-k needs the scores only."""
+
+    scores_BTV: Tensor
+    normaliser_BT1: Tensor
+
+    @classmethod
+    def of_logits(cls, logits_BTV: Tensor) -> LogProbs:
+        """The softmax of logits."""
+        return cls(logits_BTV, logits_BTV.logsumexp(dim=-1, keepdim=True))
+
+    def full(self) -> Tensor:
+        """The log-probabilities themselves, (B, T, V)."""
+        return self.scores_BTV - self.normaliser_BT1
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Label-smoothed loss of a batch, and the plain −log p of each of its target tokens."""
+
+    total: Tensor  # summed over real target tokens, differentiable
+    nll_BT: Tensor  # without smoothing, detached, 0 at padding
+    tokens: int  # real target tokens
+
+    def mean(self) -> Tensor:
+        """The loss per target token."""
+        return self.total / self.tokens
+
+
+Tree = TypeVar("Tree")
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
+    """Apply `function` to every tensor in nested dataclasses and tuples; anything else stays as it is."""
+    if isinstance(tree, Tensor):
+        return cast("Tree", function(tree))
+    if isinstance(tree, tuple):
+        return cast("Tree", tuple(map_tensors(function, branch) for branch in tree))
+    if hasattr(tree, "__dataclass_fields__"):
+        branches = {f.name: map_tensors(function, getattr(tree, f.name)) for f in fields(tree)}  # type: ignore[arg-type]
+        return replace(tree, **branches)  # type: ignore[type-var]
+    return tree

@@ -1,0 +1,1 @@
+"""The typed recipe, and every problem with one."""

@@ -1,0 +1,43 @@
+"""Validation errors in the users' words: key path, what must be, nearest name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from lamina.errors import Problem
+from lamina.model.settings import Settings
+from lamina.names import nearest
+
+
+def describe(error: ValidationError, root: type[Settings], data: Any) -> list[Problem]:
+    """One problem per error found when `data` was validated as `root`."""
+    return [_describe(dict(item), root, data) for item in error.errors()]
+
+
+def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
+    path = [str(part) for part in item["loc"]]
+    kind, message = item["type"], item["msg"]
+    if kind == "extra_forbidden":
+        message = f"not an option.{nearest(path[-1], _options(root, data, path[:-1]))}"
+    elif kind == "missing":
+        message = "must be given."
+    elif kind == "literal_error":
+        expected = item["ctx"]["expected"].replace("'", "`")
+        message = f"must be {expected}, but is `{item['input']}` instead."
+    elif kind not in ("mapping", "socket_type"):
+        message = f"{message[0].lower()}{message[1:]}, but is `{item['input']}` instead.".replace(
+            "input should", "must"
+        )
+    return Problem(".".join(path), message)
+
+
+def _options(root: type[Settings], data: Any, path: list[str]) -> list[str]:
+    """The options that exist at a path."""
+    settings: type[Settings] | None = root
+    for name in path:
+        data = data.get(name) if isinstance(data, Mapping) else None
+        settings = settings.part(name, data) if settings is not None else None
+    return list(settings.model_fields) if settings is not None else []

@@ -1,0 +1,1 @@
+"""Search: it sees a stepper and nothing else."""

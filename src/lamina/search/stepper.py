@@ -1,0 +1,73 @@
+"""What search asks of a model: start, step, reorder, keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from lamina.model.decoder import DecoderCache
+from lamina.model.seq2seq import Seq2Seq, SourceMemory
+from lamina.model.states import LogProbs, map_tensors
+
+
+class Stepper(Protocol):
+    """Anything that can be searched: a model, an ensemble, a forced prefix.
+
+    `memory` has one row per source, `cache` one per beam; the rows of a source stand beside each other and every
+    source has the same number of them.
+    """
+
+    def start(self, source_BS: Tensor) -> Any:
+        """The state before the first token, one row per source."""
+
+    def step(self, tokens_R: Tensor, state: Any) -> tuple[LogProbs, Any]:
+        """Each row's distribution after one more token, (B, W, V), and the new state."""
+
+    def reorder(self, state: Any, rows_R: Tensor) -> Any:
+        """The state whose row i is row `rows_R[i]` of this one; rows may repeat, within their source."""
+
+    def keep(self, state: Any, sources: Tensor) -> Any:
+        """The state of these sources only."""
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """A model's memory of its sources and its cache of what has been written."""
+
+    memory: SourceMemory
+    cache: DecoderCache
+
+
+class ModelStepper:
+    """One model, step by step. Keys and values of a memory are computed once per source, never copied per beam."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.model = model
+
+    def start(self, source_BS: Tensor) -> ModelState:
+        """Encode the sources."""
+        memory = self.model.remember(source_BS)
+        return ModelState(memory, self.model.start(memory))
+
+    def step(self, tokens_R: Tensor, state: ModelState) -> tuple[LogProbs, ModelState]:
+        """Read one more token in every row."""
+        log_probs, cache = self.model.step(tokens_R, state.memory, state.cache)
+        return log_probs, ModelState(state.memory, cache)
+
+    def reorder(self, state: ModelState, rows_R: Tensor) -> ModelState:
+        """Map the cache; the memory has no rows of its own per beam."""
+        return ModelState(state.memory, map_tensors(lambda x: x.index_select(0, rows_R), state.cache))
+
+    def keep(self, state: ModelState, sources: Tensor) -> ModelState:
+        """Map the memory by source and the cache by all rows of each."""
+        before = len(state.memory.like_BSD)
+
+        def keep_rows(x: Tensor) -> Tensor:
+            return x.unflatten(0, (before, -1)).index_select(0, sources).flatten(0, 1)
+
+        return ModelState(
+            map_tensors(lambda x: x.index_select(0, sources), state.memory),
+            map_tensors(keep_rows, state.cache),
+        )

@@ -1,0 +1,61 @@
+"""A vocabulary: symbols and their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lamina.errors import DataError
+
+BOS, PAD, EOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Symbols in the order of their ids; the first four are always `<s> <pad> </s> <unk>`."""
+
+    symbols: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.symbols[: len(SPECIALS)] != SPECIALS:
+            raise DataError(f"A vocabulary must start with {' '.join(SPECIALS)}.")
+        if len(self.ids) != len(self.symbols):
+            twice = next(s for i, s in enumerate(self.symbols) if self.ids[s] != i)
+            raise DataError(f"The symbol `{twice}` stands in the vocabulary more than once.")
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of every symbol."""
+        return {symbol: index for index, symbol in enumerate(self.symbols)}
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """Ids with eos at the end; an unknown token becomes `<unk>`."""
+        return [*(self.ids.get(token, UNK) for token in tokens), EOS]
+
+    def decode(self, ids: Sequence[int]) -> list[str]:
+        """Symbols up to the first eos, without padding and start tokens."""
+        end = ids.index(EOS) if EOS in ids else len(ids)
+        return [self.symbols[index] for index in ids[:end] if index not in (BOS, PAD)]
+
+    def save(self, path: Path) -> None:
+        """One symbol per line."""
+        path.write_text("".join(f"{symbol}\n" for symbol in self.symbols), encoding="utf-8", newline="\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        """What `save` wrote."""
+        return cls(tuple(path.read_text(encoding="utf-8").split("\n")[:-1]))
+
+
+@dataclass(frozen=True)
+class Vocabularies:
+    """The source's and the target's; often the same one."""
+
+    source: Vocabulary
+    target: Vocabulary
