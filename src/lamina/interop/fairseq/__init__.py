@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def load_checkpoint(checkpoint: Path, source_dictionary: Path, target_dictionary
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """The command-line arguments and the weights."""
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise DataError(f"{path}: not found.") from error
@@ -44,7 +46,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]
             f"{path}: holds more than tensors and arguments, or is damaged; it was not loaded, since loading it "
             "could execute code."
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
+    except Exception as error:  # a damaged file can fail anywhere in torch's reader
         raise DataError(f"{path}: not a checkpoint that torch can read ({error}).") from error
     arguments = content.get("args") if isinstance(content, dict) else None
     weights = content.get("model") if isinstance(content, dict) else None

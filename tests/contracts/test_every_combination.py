@@ -1,0 +1,150 @@
+"""What every encoder × bridge × head × decoder attention must keep, with either norm."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from lamina.errors import ConfigurationError
+from lamina.model.build import build
+from lamina.model.folder import load_model, save_model
+from lamina.search.stepper import ModelStepper
+from support import (
+    ILLEGAL,
+    VOCABULARY,
+    Combination,
+    build_combination,
+    every_combination,
+    make_batch,
+    pad,
+    rows_of,
+)
+
+
+@every_combination
+def test_shape_and_mass(combination: Combination) -> None:
+    batch = make_batch()
+    with torch.no_grad():
+        log_probs_BTV = build_combination(combination).log_probs(batch.source_BS, batch.prefix_BT)
+    assert log_probs_BTV.shape == (*batch.prefix_BT.shape, VOCABULARY)
+    mass_BT = log_probs_BTV.exp().sum(dim=-1)
+    if combination.head == "softmax":
+        torch.testing.assert_close(mass_BT, torch.ones_like(mass_BT))
+    else:
+        assert (mass_BT < 1 + 1e-5).all()
+        assert (mass_BT > 0).all()
+
+
+@every_combination
+def test_padding_on_either_side_changes_nothing(combination: Combination) -> None:
+    model, batch = build_combination(combination), make_batch()
+    real_BT = batch.prefix_BT != 1
+    with torch.no_grad():
+        expected = model.log_probs(batch.source_BS, batch.prefix_BT)[real_BT]
+        for left in (False, True):
+            source_BS = pad(rows_of(batch.source_BS), left=left, extra=3)
+            torch.testing.assert_close(model.log_probs(source_BS, batch.prefix_BT)[real_BT], expected)
+        longer_BT = pad(rows_of(batch.prefix_BT), extra=2)
+        found = model.log_probs(batch.source_BS, longer_BT)[:, : real_BT.shape[1]][real_BT]
+    torch.testing.assert_close(found, expected)
+
+
+@every_combination
+def test_batch_of_one_equals_batch_of_many(combination: Combination) -> None:
+    model, batch = build_combination(combination), make_batch()
+    with torch.no_grad():
+        together = model.log_probs(batch.source_BS, batch.prefix_BT)
+        for row, (source, prefix) in enumerate(zip(rows_of(batch.source_BS), rows_of(batch.prefix_BT), strict=True)):
+            alone = model.log_probs(torch.tensor([source]), torch.tensor([prefix]))
+            torch.testing.assert_close(together[row, : len(prefix)], alone[0])
+
+
+@every_combination
+def test_causality(combination: Combination) -> None:
+    model, batch = build_combination(combination), make_batch(target_lengths=(6, 6, 6))
+    changed_BT = batch.prefix_BT.clone()
+    changed_BT[:, 3] = (changed_BT[:, 3] - 4 + 1) % (VOCABULARY - 4) + 4
+    with torch.no_grad():
+        before = model.log_probs(batch.source_BS, batch.prefix_BT)
+        after = model.log_probs(batch.source_BS, changed_BT)
+    torch.testing.assert_close(before[:, :3], after[:, :3])
+    assert ((before - after)[:, 3:].abs().amax(dim=-1) > 1e-5).all(), "a later position does not see the change"
+
+
+@every_combination
+def test_step_by_step_equals_full_forward(combination: Combination) -> None:
+    """Three beams per source that part ways, then swap, then one source leaves."""
+    model, beams = build_combination(combination), 3
+    source_BS = make_batch().source_BS
+    stepper = ModelStepper(model)
+    prefixes_RT = torch.zeros(len(source_BS), 1, dtype=torch.long)
+    generator = torch.Generator().manual_seed(11)
+    swap_R = torch.tensor([2, 0, 0, 4, 3, 5, 7, 8, 6])
+    kept = torch.tensor([2, 0])
+    with torch.no_grad():
+        state = stepper.start(source_BS)
+        for position in range(6):
+            log_probs, state = stepper.step(prefixes_RT[:, -1], state)
+            rows_BR = source_BS.repeat_interleave(len(prefixes_RT) // len(source_BS), dim=0)
+            expected = model.log_probs(rows_BR, prefixes_RT)[:, -1]
+            torch.testing.assert_close(log_probs.full().flatten(0, 1), expected, rtol=1e-5, atol=1e-5)
+            if position == 0:
+                rows_R = torch.arange(len(source_BS)).repeat_interleave(beams)
+                state, prefixes_RT = stepper.reorder(state, rows_R), prefixes_RT[rows_R]
+            if position == 2:
+                state, prefixes_RT = stepper.reorder(state, swap_R), prefixes_RT[swap_R]
+            if position == 3:
+                state, source_BS = stepper.keep(state, kept), source_BS[kept]
+                prefixes_RT = prefixes_RT.view(-1, beams, prefixes_RT.shape[1])[kept].flatten(0, 1)
+            tokens_R = torch.randint(4, VOCABULARY, (len(prefixes_RT), 1), generator=generator)
+            prefixes_RT = torch.cat([prefixes_RT, tokens_R], dim=1)
+
+
+@every_combination
+def test_every_parameter_gets_a_gradient(combination: Combination) -> None:
+    model = copy.deepcopy(build_combination(combination)).train()
+    model(*make_batch(), 0.1).mean().backward()
+    without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert not without
+    # the bias of keys moves all scores of a query alike, so its slice of a packed bias is 0, never a whole gradient
+    still = [name for name, parameter in model.named_parameters() if not parameter.grad.abs().sum() > 0]
+    assert not still
+
+
+@every_combination
+def test_loss_is_that_of_the_log_probabilities(combination: Combination) -> None:
+    model, batch, smoothing = build_combination(combination), make_batch(), 0.1
+    with torch.no_grad():
+        loss = model(*batch, smoothing)
+        log_probs = model.log_probs(batch.source_BS, batch.prefix_BT)
+    real_BT = batch.target_BT != 1
+    nll_BT = -log_probs.gather(2, batch.target_BT[..., None])[..., 0] * real_BT
+    smooth_BT = -log_probs.mean(dim=-1) * real_BT
+    torch.testing.assert_close(loss.nll_BT, nll_BT)
+    torch.testing.assert_close(loss.total, ((1 - smoothing) * nll_BT + smoothing * smooth_BT).sum())
+    assert loss.tokens == real_BT.sum()
+
+
+@every_combination
+def test_save_and_load(combination: Combination, tmp_path: Path) -> None:
+    model, batch = build_combination(combination), make_batch()
+    save_model(model, tmp_path)
+    loaded = load_model(tmp_path)
+    assert loaded.config == model.config
+    with torch.no_grad():
+        expected = model.log_probs(batch.source_BS, batch.prefix_BT)
+        assert torch.equal(loaded.log_probs(batch.source_BS, batch.prefix_BT), expected)
+
+
+@pytest.mark.parametrize("combination", [each for each in ILLEGAL if each.norm == "pre"], ids=str)
+def test_illegal_pairs_are_named(combination: Combination) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        build(size="tiny", vocab_size=VOCABULARY, **combination.choices())
+    message = str(caught.value)
+    assert "bridge `collaborative`" in message
+    if combination.encoder != "msc":
+        assert f"encoder `{combination.encoder}`" in message
+    if combination.attention in ("merged", "mixed"):
+        assert f"decoder attention `{combination.attention}`" in message

@@ -1,0 +1,218 @@
+"""Published checkpoints: the release's recorded outputs, and an oracle for flags that were not recorded."""
+
+from __future__ import annotations
+
+import pickle
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import lamina
+import numpy as np
+import pytest
+import torch
+from lamina.errors import DataError
+from lamina.interop.fairseq import read_checkpoint
+from release import FLAGS, Release, make_weights
+from support import pad, rows_of
+from torch import Tensor
+
+FIXTURES = Path(__file__).parent / "fixtures"
+NAMES = sorted(folder.name for folder in FIXTURES.iterdir())
+WORDS = 70  # more than 50, where the release's pooling starts
+
+
+def assert_parity(found: Tensor, reference: Tensor) -> None:
+    error = (found - reference).abs() / reference.abs().clamp(min=1)
+    assert float(error.max()) <= 1e-4
+
+
+def load(folder: Path) -> Any:
+    return lamina.load_fairseq(folder / "checkpoint_best.pt", folder / "dict.en.txt", folder / "dict.ro.txt")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+def test_recorded_outputs_of_the_release(name: str, left: bool) -> None:
+    model, vocabulary = load(FIXTURES / name)
+    recorded = np.load(FIXTURES / name / "expected.npz")
+    source, prefix = torch.from_numpy(recorded["src"]), torch.from_numpy(recorded["prev"])
+    with torch.no_grad():
+        found = model.log_probs(pad(rows_of(source), left=left), prefix)
+    real = prefix != model.pad_id
+    assert_parity(found[real], torch.from_numpy(recorded["lprobs"])[real])
+    assert len(vocabulary.source) == model.config.source_vocab
+    assert model.start_id == int(recorded["eos"])
+    assert not model.training
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_oracle_agrees_with_the_release(name: str) -> None:
+    arguments, weights = read_checkpoint(FIXTURES / name / "checkpoint_best.pt")
+    recorded = np.load(FIXTURES / name / "expected.npz")
+    release = Release(Namespace(**arguments), weights)
+    for source, prefix, expected in zip(recorded["src"], recorded["prev"], recorded["lprobs"], strict=True):
+        real = prefix != 1
+        found = release.log_probs(torch.from_numpy(source[source != 1]), torch.from_numpy(prefix[real]))
+        assert_parity(found, torch.from_numpy(expected[real]))
+
+
+def write_checkpoint(folder: Path, changes: dict[str, Any]) -> Release:
+    flags = Namespace(**{**FLAGS, **changes})
+    weights = make_weights(flags, WORDS)
+    torch.save({"args": flags, "model": weights}, folder / "checkpoint_best.pt")
+    for language in ("en", "ro"):
+        (folder / f"dict.{language}.txt").write_text("".join(f"w{n} 1\n" for n in range(WORDS - 4)))
+    return Release(flags, weights)
+
+
+PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+MIX = {"layer_wise_attention": True, "transparent_attention": True}
+UNTIED = {"share_all_embeddings": False, "share_decoder_input_output_embed": False}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"sf_mode": "soft", "sf_softmax_tau": 0.6},
+        {"sf_mode": "postnorm", "sf_softmax_tau": 1.7},
+        {"sf_mode": "soft", "sf_gate": 0.0},
+        {"sf_gate": 0.0},
+        {"sf_gate": None, "sf_linear": True},
+        {"sf_linear": True, "sf_ffn": False},
+        {"sf_attention_heads": 2},
+        {"sf_idx": 0},
+        {"sf_idx": 1, **PRE},
+        {"surfacefusion": "mean"},
+        {"surfacefusion": "max"},
+        {"surfacefusion": "max", "sf_no_posedemb": False, "sf_idx": 0, "sf_attention_heads": 4},
+        PRE,
+        {**PRE, "layer_wise_attention": True},
+        {"layer_wise_attention": True},
+        {**PRE, **MIX},
+        {**PRE, **MIX, "fine_grained_ta": True, "ta_source_embedding": True},
+        {**PRE, **MIX, "ta_source_embedding": True, "surfacefusion": "mean"},
+        MIX,
+        {**MIX, "ta_source_embedding": True},
+        {**MIX, "ta_source_embedding": True, "no_ta_embnorm": True},
+        {**MIX, "ta_source_embedding": True, "ta_posedemb": True},
+        {**MIX, "fine_grained_ta": True},
+        {"transparent_attention": True, "ta_source_embedding": True},
+        UNTIED,
+        {"share_all_embeddings": False},
+        {"sf_no_posedemb": False},
+        {"encoder_layers": 4, "decoder_layers": 2, "sf_idx": 1, **MIX},
+    ],
+    ids=lambda changes: ",".join(f"{name}={value}" for name, value in changes.items()) or "published",
+)
+def test_other_flags(changes: dict[str, Any], tmp_path: Path) -> None:
+    release = write_checkpoint(tmp_path, changes)
+    model, _ = load(tmp_path)
+    generator = torch.Generator().manual_seed(9)
+    sources = [[*torch.randint(4, WORDS, (n,), generator=generator).tolist(), 2] for n in (4, 9, 1)]
+    sources.append([5, 6, 2])  # nothing for the release's pooling to take
+    prefixes = [[2, *torch.randint(4, WORDS, (n,), generator=generator).tolist()] for n in (5, 3, 4, 1)]
+    for left in (True, False):
+        with torch.no_grad():
+            found = model.log_probs(pad(sources, left=left, extra=1), pad(prefixes))
+        for row, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
+            assert_parity(found[row, : len(prefix)], release.log_probs(torch.tensor(source), torch.tensor(prefix)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder_learned_pos": True}, "`encoder_learned_pos` must be False, but is True instead."),
+        ({"adaptive_softmax_cutoff": "1,2"}, "`adaptive_softmax_cutoff` must be None, but is '1,2' instead."),
+        ({"addtional_source_output": "final"}, "`addtional_source_output` must be '', but is 'final' instead."),
+        ({"activation_fn": "gelu"}, "`activation_fn` must be 'relu', but is 'gelu' instead."),
+        ({"decoder_ffn_embed_dim": 32}, "`decoder_ffn_embed_dim` must equal `encoder_ffn_embed_dim` 24, but is 32"),
+        ({"sf_mode": "soft_5"}, "`sf_mode` must be one of hard, soft, postnorm, but is 'soft_5' instead."),
+        ({"surfacefusion": "sum"}, "`surfacefusion` must be one of att, mean, max, but is 'sum' instead."),
+        ({"sf_idx": 3}, "`sf_idx` must be 0 to 2, but is 3 instead."),
+        ({"sf_idx": 5, "surfacefusion": "mean"}, "`sf_idx` must be 0 to 2, but is 5 instead."),
+        ({"sf_new_idea": 1}, "`sf_new_idea` is not known."),
+        ({"ta_ffn": True}, "`ta_ffn` must be False, but is True instead."),
+        ({"encoder_normalize_before": True}, "`decoder_normalize_before` must equal `encoder_normalize_before` True"),
+        ({"layer_wise_attention": True, "encoder_layers": 4}, "bridge `layerwise` needs as many encoder as decoder"),
+        ({"layer_wise_attention": True, "ta_source_embedding": True}, "`ta_source_embedding` must come with"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_be_imported_is_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, changes)
+    with pytest.raises(DataError) as caught:
+        load(tmp_path)
+    assert message in str(caught.value)
+
+
+def test_every_refusal_at_once(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {"sf_mode": "soft_5", "ta_ffn": True})
+    with pytest.raises(DataError) as caught:
+        load(tmp_path)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def rewrite(folder: Path, change: Any) -> None:
+    arguments, weights = read_checkpoint(folder / "checkpoint_best.pt")
+    change(weights)
+    torch.save({"args": Namespace(**arguments), "model": weights}, folder / "checkpoint_best.pt")
+
+
+def test_a_weight_that_nothing_reads_is_an_error(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {})
+    rewrite(tmp_path, lambda weights: weights.update({"decoder.layer_positions.weight": torch.zeros(3, 16)}))
+    with pytest.raises(DataError, match=r"nothing reads the weight decoder\.layer_positions\.weight \(1 such"):
+        load(tmp_path)
+
+
+def test_a_missing_weight_is_an_error(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {})
+    rewrite(tmp_path, lambda weights: weights.pop("decoder.layers.1.fc1.bias"))
+    with pytest.raises(DataError, match=r"lacks the weight decoder\.layers\.1\.fc1\.bias \(1 missing"):
+        load(tmp_path)
+
+
+def test_a_dictionary_of_another_size_is_an_error(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {})
+    for language in ("en", "ro"):
+        (tmp_path / f"dict.{language}.txt").write_text("a 1\nb 1\n")
+    with pytest.raises(DataError, match=r"must have shape \(6, 16\), but has \(70, 16\) instead"):
+        load(tmp_path)
+
+
+class Boom:
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("executed"),))
+
+
+@pytest.mark.parametrize("writer", [torch.save, lambda content, path: path.write_bytes(pickle.dumps(content))])
+def test_pickled_code_is_not_executed(writer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_checkpoint(tmp_path, {})
+    writer({"args": Boom(), "model": {}}, tmp_path / "checkpoint_best.pt")
+    with pytest.raises(DataError, match="checkpoint_best.pt"):
+        load(tmp_path)
+    assert not Path("executed").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint at all"])
+def test_a_damaged_checkpoint_is_one_clear_error(content: bytes, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {})
+    (tmp_path / "checkpoint_best.pt").write_bytes(content)
+    with pytest.raises(DataError, match=r"checkpoint_best\.pt"):
+        load(tmp_path)
+
+
+def test_a_plain_fairseq_transformer(tmp_path: Path) -> None:
+    """A checkpoint of unmodified fairseq has none of the release's flags or weights."""
+    write_checkpoint(tmp_path, {})
+    arguments, weights = read_checkpoint(tmp_path / "checkpoint_best.pt")
+    own = ("sf_", "ta_", "surfacefusion", "transparent", "fine_grained", "no_ta")
+    plain = {name: value for name, value in arguments.items() if not name.startswith(own)}
+    extra = ("decoder.sf_attn", "decoder.tgt_out", "decoder.src_out", "decoder.meanmax", "decoder.fc")
+    kept = {name: weight for name, weight in weights.items() if not name.startswith(extra)}
+    torch.save({"args": Namespace(**plain), "model": kept}, tmp_path / "checkpoint_best.pt")
+    model, _ = load(tmp_path)
+    assert (model.config.encoder.type, model.config.bridge.type, model.config.head.type) == ("stack", "top", "softmax")
