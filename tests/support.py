@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from torch import Tensor
+
 from lamina.model.bridges import BRIDGES
 from lamina.model.build import build
 from lamina.model.config import ModelConfig
@@ -16,7 +18,6 @@ from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
 from lamina.model.seq2seq import Seq2Seq
 from lamina.systems import settings
-from torch import Tensor
 
 VOCABULARY = 23
 SHARED = Path(__file__).parents[2] / "shared"
@@ -100,16 +101,12 @@ def make_batch(source_lengths: tuple[int, ...] = (5, 2, 7), target_lengths: tupl
 
     sources = [[*words(length - 1), 2] for length in source_lengths]
     targets = [[*words(length - 1), 2] for length in target_lengths]
-    return Batch(
-        pad(sources), pad([[0, *target[:-1]] for target in targets]), pad([target for target in targets])
-    )
+    return Batch(pad(sources), pad([[0, *target[:-1]] for target in targets]), pad(targets))
 
 
 def pad(rows: list[list[int]], left: bool = False, extra: int = 0) -> Tensor:
     width = max(len(row) for row in rows) + extra
-    return torch.tensor(
-        [[1] * (width - len(row)) + row if left else row + [1] * (width - len(row)) for row in rows]
-    )
+    return torch.tensor([[1] * (width - len(row)) + row if left else row + [1] * (width - len(row)) for row in rows])
 
 
 def rows_of(tokens: Tensor) -> list[list[int]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from lamina.errors import ConfigurationError
 from lamina.model.build import build
 from lamina.model.folder import load_model, save_model

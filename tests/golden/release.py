@@ -120,9 +120,7 @@ class Release:
         return scaled * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
     def attend(self, name: str, query: Tensor, key: Tensor, value: Tensor, heads: int, causal: bool = False) -> Tensor:
-        q, k, v = (
-            self.linear(x, f"{name}.{part}_proj") for x, part in ((query, "q"), (key, "k"), (value, "v"))
-        )
+        q, k, v = (self.linear(x, f"{name}.{part}_proj") for x, part in ((query, "q"), (key, "k"), (value, "v")))
         size = self.d // heads
         joined = torch.zeros(len(query), self.d)
         for head in range(heads):

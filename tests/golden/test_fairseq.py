@@ -7,15 +7,16 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import lamina
 import numpy as np
 import pytest
 import torch
+from release import FLAGS, Release, make_weights
+from torch import Tensor
+
+import lamina
 from lamina.errors import DataError
 from lamina.interop.fairseq import read_checkpoint
-from release import FLAGS, Release, make_weights
 from support import pad, rows_of
-from torch import Tensor
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NAMES = sorted(folder.name for folder in FIXTURES.iterdir())
@@ -192,7 +193,7 @@ def test_pickled_code_is_not_executed(writer: Any, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     write_checkpoint(tmp_path, {})
     writer({"args": Boom(), "model": {}}, tmp_path / "checkpoint_best.pt")
-    with pytest.raises(DataError, match="checkpoint_best.pt"):
+    with pytest.raises(DataError, match=r"checkpoint_best\.pt"):
         load(tmp_path)
     assert not Path("executed").exists()
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.fusion import GatedFusion
 from lamina.model.seq2seq import Seq2Seq
 from support import make_batch, small
-from torch import nn
 
 norms = pytest.mark.parametrize("norm", ["pre", "post"])
 

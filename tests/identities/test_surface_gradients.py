@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from lamina.model.seq2seq import Seq2Seq
 from support import LEGAL, Combination, build_combination, make_batch, small
 

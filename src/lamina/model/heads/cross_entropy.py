@@ -60,11 +60,15 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             if differentiable:
                 features_grad_ND = torch.empty_like(features_ND, dtype=gradient_type)
                 weight_grad_VD = torch.zeros_like(weight_VD, dtype=precise)
-            size = max(1, CHUNK_LOGITS // vocabulary)
+            size = max(1, min(tokens, CHUNK_LOGITS // vocabulary))
+            logits_CV = features_ND.new_empty(size, vocabulary)  # reused, so that memory is touched only once
+            buffer_CV = torch.empty_like(logits_CV, dtype=precise)
             for start in range(0, tokens, size):
                 chunk = slice(start, start + size)
                 features_CD, target_C1 = features_ND[chunk], target_N[chunk, None]
-                log_probs_CV = (features_CD @ matrix_VD.T).log_softmax(dim=-1, dtype=precise)
+                rows = len(features_CD)
+                torch.mm(features_CD, matrix_VD.T, out=logits_CV[:rows])
+                log_probs_CV = torch.log_softmax(logits_CV[:rows], dim=-1, dtype=precise, out=buffer_CV[:rows])
                 nll_N[chunk] = -log_probs_CV.gather(1, target_C1)[:, 0]
                 smoothed_N[chunk] = (1 - smoothing) * nll_N[chunk] - smoothing * log_probs_CV.mean(dim=-1)
                 if differentiable:

@@ -16,4 +16,4 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, T, D)."""
-        return self.fall(self.dropout(self.rise(x_BTD).relu()))
+        return self.fall(self.dropout(self.rise(x_BTD).relu_()))

@@ -1,0 +1,114 @@
+"""Whole commands, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lamina.model.folder import load_model
+
+FIXTURE = Path(__file__).parents[1] / "golden" / "fixtures" / "sf_readme_defaults"
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lamina", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["systems", "--help"], ["systems"], ["import-fairseq", "--help"]])
+def test_torch_is_imported_only_where_needed(arguments: list[str]) -> None:
+    watch = "import sys, atexit; atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr));"
+    script = f"{watch} sys.argv[1:] = {arguments!r}; from lamina.cli import main; main()"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0
+    assert result.stderr.splitlines()[-1] == "False"
+    imported = subprocess.check_output([sys.executable, "-c", "import lamina, sys; print('torch' in sys.modules)"])
+    assert imported.strip() == b"False"
+
+
+def test_help_shows_examples() -> None:
+    assert "lamina systems msc-72 --json" in run("systems", "--help").stdout
+
+
+def test_systems_lists_every_system() -> None:
+    result = run("systems")
+    assert result.returncode == 0
+    names = [line.split()[0] for line in result.stdout.splitlines()[1:15]]
+    expected = (
+        "transformer transformer-post transparent fine-grained layerwise aggregation coordination dlcl block-scale"
+    )
+    assert names[:9] == expected.split()
+    assert names[9:] == ["msc", "surface-fusion", "average-attention", "merged-attention", "msc-surface"]
+
+
+def test_systems_as_json() -> None:
+    entries = json.loads(run("systems", "--json").stdout)
+    assert len(entries) == 14
+    for entry in entries:
+        assert list(entry) == ["name", "paper", "encoder", "bridge", "head", "decoder", "norm", "configurations"]
+    msc = next(entry for entry in entries if entry["name"] == "msc")
+    assert (msc["encoder"], msc["bridge"], msc["head"], msc["norm"]) == ("msc", "collaborative", "softmax", "pre")
+    assert {each["name"] for each in msc["configurations"]} >= {"msc-6", "msc-36", "msc-54", "msc-72"}
+
+
+def test_a_configuration_as_json() -> None:
+    entry = json.loads(run("systems", "msc-72", "--json").stdout)
+    assert entry["name"] == "msc-72"
+    assert (entry["system"], entry["size"], entry["encoder_layers"], entry["vocab_size"]) == ("msc", "small", 72, 10124)
+    assert entry["parameters"] == pytest.approx(76.6e6, rel=0.005)
+
+
+def test_one_system_for_people() -> None:
+    result = run("systems", "transformer")
+    assert "transformer-small  10,500,096 parameters (paper: 10.5M)" in result.stdout
+
+
+def test_errors_are_one_line_and_an_exit_code() -> None:
+    result = run("systems", "mcs-72")
+    assert (result.returncode, result.stdout) == (2, "")
+    expected = "lamina: There is no system `mcs-72`. Did you mean `msc-72`? `lamina systems` lists them.\n"
+    assert result.stderr == expected
+    debug = run("systems", "mcs-72", "--debug")
+    assert "Traceback" in debug.stderr
+
+
+def test_unknown_verbs_and_options_are_usage_errors() -> None:
+    verb, option = run("systms"), run("systems", "--jsn")
+    assert verb.returncode == option.returncode == 2
+    assert "Did you mean 'systems'?" in verb.stderr
+    assert "--json" in option.stderr
+
+
+def import_fixture(out: Path, **changes: Path) -> subprocess.CompletedProcess[str]:
+    paths = {
+        "checkpoint": FIXTURE / "checkpoint_best.pt",
+        "source": FIXTURE / "dict.en.txt",
+        "target": FIXTURE / "dict.ro.txt",
+        **changes,
+    }
+    dictionaries = ["--source-dict", paths["source"], "--target-dict", paths["target"]]
+    return run("import-fairseq", paths["checkpoint"], *dictionaries, "--out", out)
+
+
+def test_import_fairseq(tmp_path: Path) -> None:
+    result = import_fixture(tmp_path / "en-ro")
+    assert result.returncode == 0, result.stderr
+    assert "stack × top × surface" in result.stdout
+    assert load_model(tmp_path / "en-ro").config.head.gate == 0.8
+    again = import_fixture(tmp_path / "en-ro")
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+
+def test_import_fairseq_refuses_bad_files(tmp_path: Path) -> None:
+    missing = import_fixture(tmp_path / "a", checkpoint=tmp_path / "none.pt")
+    assert missing.returncode == 3
+    assert missing.stderr == f"lamina: {tmp_path / 'none.pt'}: not found.\n"
+    swapped = import_fixture(tmp_path / "b", checkpoint=FIXTURE / "dict.en.txt")
+    assert swapped.returncode == 3
+    assert "Traceback" not in swapped.stderr
+    assert not list(tmp_path.iterdir())

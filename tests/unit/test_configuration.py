@@ -1,0 +1,126 @@
+"""Errors finish the user's thought: exact messages, all at once, with the nearest name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import lamina
+from lamina.errors import ConfigurationError, UsageError
+from lamina.model.bridges import BRIDGES
+from lamina.model.encoders import ENCODERS
+from lamina.model.heads import HEADS
+from lamina.systems import override
+
+
+def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        lamina.build(system, size="tiny", vocab_size=vocab_size, **model)
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"bridge": {"typ": "top"}}, "bridge.typ: not an option. Did you mean `type`?"),
+        ({"decoder": {"atention": "self"}}, "decoder.atention: not an option. Did you mean `attention`?"),
+        ({"head": {"type": "surface", "gat": 0.5}}, "head.gat: not an option. Did you mean `gate`?"),
+        ({"droput": 0.1}, "droput: not an option. Did you mean `dropout`?"),
+        ({"zzz": 1}, "zzz: not an option."),
+        (
+            {"bridge": {"type": "transparant"}},
+            "bridge: `type` must be one of top, layerwise, transparent, fine_grained, aggregation, blocks, "
+            "collaborative, but is `transparant` instead. Did you mean `transparent`?",
+        ),
+        ({"head": "surface"}, "head: must be a mapping with a `type`, but is `surface` instead."),
+        ({"norm": "pro"}, "norm: must be `pre` or `post`, but is `pro` instead."),
+        ({"dropout": 1.5}, "dropout: must be less than 1, but is `1.5` instead."),
+        ({"dropout": "0.1"}, "dropout: must be a valid number, but is `0.1` instead."),
+        ({"encoder": {"layers": 0}}, "encoder.layers: must be greater than 0, but is `0` instead."),
+        ({"heads": 3}, "heads: must divide d_model 128, but is 3 instead."),
+        (
+            {"encoder": {"type": "msc", "layers": 6}},
+            "encoder.layers: must be a multiple of the decoder's 4 layers for encoder `msc`, but is 6 instead. "
+            "Unequal blocks can be given as `encoder.blocks`.",
+        ),
+        (
+            {"encoder": {"type": "msc", "layers": 6, "blocks": [1, 2, 3]}},
+            "encoder.blocks: must hold one size for each of the decoder's 4 layers, but holds 3 instead.",
+        ),
+        (
+            {"bridge": {"type": "blocks", "blocks": [1, 1, 1, 2]}},
+            "bridge.blocks: must add up to the encoder's 4 layers, but adds up to 5 instead.",
+        ),
+        (
+            {"bridge": {"type": "collaborative"}},
+            "bridge.type: bridge `collaborative` reads contexts, which encoder `stack` does not make. "
+            "Use encoder `msc`, or bridge `blocks`.",
+        ),
+        (
+            {"encoder": {"layers": 6}, "bridge": {"type": "layerwise"}},
+            "bridge.type: bridge `layerwise` needs as many encoder as decoder layers, but encoder `stack` has 6 and "
+            "the decoder 4. For a deeper encoder use bridge `blocks`.",
+        ),
+        (
+            {"encoder": {"layers": 3}, "bridge": {"type": "aggregation", "mode": "hierarchical"}},
+            "bridge.mode: `hierarchical` merges pairs of layers, but encoder `stack` has 3, an odd number.",
+        ),
+        ({"decoder": {"tie_encoder": True}}, "decoder.tie_encoder: needs decoder attention `mixed`, but it is `self`"),
+        (
+            {"head": {"type": "surface", "mode": "soft", "gate": 0.5}},
+            "head.gate: acts only in mode `hard`: mode is `soft`, reader `attention`.",
+        ),
+        (
+            {"head": {"type": "surface", "tau": 2.0}},
+            "head.tau: acts only in mode `soft`: mode is `hard`, reader `attention`.",
+        ),
+        (
+            {"head": {"type": "surface", "layer": 5}},
+            "head.layer: must be one of the decoder's 4 layers, but is 5 instead.",
+        ),
+        ({"share_embeddings": "all", "vocab_size": (90, 80)}, "share_embeddings: `all` needs one vocabulary, but"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_messages(choices: dict[str, Any], message: str) -> None:
+    (found,) = problems(**choices)
+    assert found.startswith(message)
+
+
+def test_gate_is_a_share_or_learned() -> None:
+    found = problems(head={"type": "surface", "gate": "learnt"})
+    assert any("must be `learned`, but is `learnt` instead" in line for line in found)
+
+
+def test_every_problem_at_once() -> None:
+    found = problems(norm="both", droput=0.1, decoder={"attention": "none"})
+    assert [line.split(":")[0] for line in found] == ["norm", "decoder.attention", "droput"]
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UsageError, match=r"There is no system `mcs`\. Did you mean `msc`\?"):
+        lamina.build("mcs", vocab_size=100)
+    with pytest.raises(UsageError, match=r"There is no size `smal`\. Did you mean `small`\? Sizes: tiny, small"):
+        lamina.build("msc", size="smal", vocab_size=100)
+
+
+@pytest.mark.parametrize("table", [ENCODERS, BRIDGES, HEADS])
+def test_every_socket_is_known_by_its_type(table: dict[str, Any]) -> None:
+    for name, settings in table.items():
+        assert settings.model_fields["type"].default == name
+
+
+def test_a_socket_that_changes_its_type_forgets_the_rest_but_its_depth() -> None:
+    base = {"encoder": {"type": "msc", "layers": 36, "cell": "ffn"}}
+    assert override(base, {"encoder": {"type": "stack"}}) == {"encoder": {"type": "stack", "layers": 36}}
+    assert override(base, {"encoder": {"fusion": "add"}})["encoder"] == {**base["encoder"], "fusion": "add"}
+
+
+def test_two_vocabularies() -> None:
+    model = lamina.build("surface-fusion", size="tiny", vocab_size=(90, 80))
+    assert model.config.share_embeddings == "decoder"
+    assert model.source_embedding.tokens.weight.shape[0] == 90
+    assert model.head.weight_VD is model.target_embedding.tokens.weight
+    untied = lamina.build("surface-fusion", size="tiny", vocab_size=(90, 80), share_embeddings="none")
+    assert untied.head.weight_VD is not untied.target_embedding.tokens.weight
