@@ -17,7 +17,7 @@ from lamina.model.config import ModelConfig
 from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
 from lamina.model.seq2seq import Seq2Seq
-from lamina.systems import settings
+from lamina.systems import override, settings
 
 VOCABULARY = 23
 SHARED = Path(__file__).parents[2] / "shared"
@@ -60,7 +60,72 @@ ALL = [
 LEGAL = [combination for combination in ALL if not combination.config().problems()]
 ILLEGAL = [combination for combination in ALL if combination.config().problems()]
 
-every_combination = pytest.mark.parametrize("combination", LEGAL, ids=str)
+
+class Variant(NamedTuple):
+    """An option of a socket or of the whole model, on a plain pre-norm model."""
+
+    name: str
+    own: dict[str, Any]
+    head: str = "softmax"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def choices(self) -> dict[str, Any]:
+        plain = Combination("stack", "top", self.head, "self", "pre").choices()
+        return override(plain, self.own)
+
+
+def surface(**own: Any) -> dict[str, Any]:
+    return {"head": {"type": "surface", **own}}
+
+
+MSC = {"bridge": {"type": "collaborative"}}
+VARIANTS = [
+    *(
+        Variant(
+            f"dlcl-wiring-{attention}-{norm}", {"decoder": {"wiring": "dlcl", "attention": attention}, "norm": norm}
+        )
+        for attention, norm in product(("self", "average", "merged", "mixed"), ("pre", "post"))
+    ),
+    *(
+        Variant(
+            f"tied-{encoder}-{norm}",
+            {
+                "encoder": {"type": encoder, "layers": 2},
+                "bridge": {"type": "layerwise"},
+                "decoder": {"attention": "mixed", "tie_encoder": True},
+                "norm": norm,
+            },
+        )
+        for encoder, norm in product(ENCODERS, ("pre", "post"))
+    ),
+    Variant("hierarchical", {"bridge": {"type": "aggregation", "mode": "hierarchical"}}),
+    Variant("no-embedding-column", {"bridge": {"type": "transparent", "embedding": None}}),
+    Variant("layerwise-last-norm", {"encoder": {"layers": 2}, "bridge": {"type": "layerwise", "norms": "last"}}),
+    Variant("unequal-blocks", {"encoder": {"type": "msc", "layers": 5, "blocks": [4, 1]}, **MSC}),
+    Variant(
+        "msc-added", {"encoder": {"type": "msc", "fusion": "add"}, "bridge": {"type": "collaborative", "fusion": "add"}}
+    ),
+    Variant("msc-ffn-cell", {"encoder": {"type": "msc", "cell": "ffn"}, **MSC}),
+    Variant("msc-plain-layers", {"encoder": {"type": "msc", "context_attention": False}, **MSC}),
+    Variant("one-decoder-layer", {"encoder": {"type": "msc"}, "decoder": {"layers": 1}, **MSC}),
+    Variant("one-decoder-layer-top", {"encoder": {"type": "msc"}, "decoder": {"layers": 1}}),
+    Variant("share-decoder", {"share_embeddings": "decoder", **surface()}, "surface"),
+    Variant("share-none", {"share_embeddings": "none", **surface()}, "surface"),
+    Variant("soft", surface(mode="soft", tau=0.7), "surface"),
+    Variant("learned-gate", surface(gate="learned"), "surface"),
+    Variant("learned-gate-renormalised", surface(gate="learned", renormalise=True), "surface"),
+    Variant("surface-linear", surface(linear=True, ffn=False), "surface"),
+    Variant("surface-two-heads-layer-one", surface(reader_heads=2, layer=1), "surface"),
+    Variant("surface-mean", surface(reader="mean"), "surface"),
+    Variant("surface-max", surface(reader="max"), "surface"),
+]
+
+every_combination = pytest.mark.parametrize("combination", [*LEGAL, *VARIANTS], ids=str)
 
 
 def small(system: str | None = None, **own: Any) -> Seq2Seq:
@@ -81,7 +146,7 @@ def scramble(model: Seq2Seq) -> Seq2Seq:
 
 
 @cache
-def build_combination(combination: Combination) -> Seq2Seq:
+def build_combination(combination: Combination | Variant) -> Seq2Seq:
     torch.manual_seed(1)
     return scramble(build(size="tiny", vocab_size=VOCABULARY, **combination.choices()).eval())
 

@@ -173,9 +173,10 @@ class Decoder(nn.Module):
         outputs, result_BTD = run_stack(self.wiring, x_BTD, layers)
         return DecoderStates(outputs, self.final_norm(result_BTD))
 
-    def start(self, like_BSD: Tensor) -> DecoderCache:
+    def start(self, memories: tuple[Remembered, ...]) -> DecoderCache:
         """The cache before the first position, one row per source."""
-        return DecoderCache(tuple(layer.target_attention.empty_cache(like_BSD) for layer in self.layers), 0)
+        layers = zip(self.layers, memories, strict=True)
+        return DecoderCache(tuple(layer.target_attention.empty_cache(memory) for layer, memory in layers), 0)
 
     def step(
         self, x_BWD: Tensor, memories: tuple[Remembered, ...], cache: DecoderCache

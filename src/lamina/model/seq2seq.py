@@ -27,7 +27,11 @@ class SourceMemory:
 
     decoder: tuple[Remembered, ...]
     head: Any
-    like_BSD: Tensor  # size, device and type of the states
+
+    @property
+    def sources(self) -> int:
+        """How many there are."""
+        return len(self.decoder[0].valid_BS)
 
 
 class Seq2Seq(nn.Module):
@@ -60,7 +64,7 @@ class Seq2Seq(nn.Module):
     def remember(self, source_BS: Tensor) -> SourceMemory:
         """Everything of a source that does not change while its target is written."""
         enc = self.encode(source_BS)
-        return SourceMemory(self.decoder.remember(self.bridge(enc)), self.head.remember(enc), enc.embedded_BSD)
+        return SourceMemory(self.decoder.remember(self.bridge(enc)), self.head.remember(enc))
 
     def decode(self, prefix_BT: Tensor, memory: SourceMemory) -> DecoderStates:
         """All positions of a prefix, which may be padded on the right."""
@@ -80,12 +84,12 @@ class Seq2Seq(nn.Module):
 
     def start(self, memory: SourceMemory) -> DecoderCache:
         """The cache of incremental decoding before its first step, one row per source."""
-        return self.decoder.start(memory.like_BSD)
+        return self.decoder.start(memory.decoder)
 
     def step(self, tokens_R: Tensor, memory: SourceMemory, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:
         """Each row's distribution after one more token, as (B, W, V): W rows of each source, in order."""
-        tokens_R1 = tokens_R[:, None]
-        x_BWD = self.target_embedding(tokens_R1, cache.position).view(len(memory.like_BSD), -1, self.config.d_model)
+        x_R1D = self.target_embedding(tokens_R[:, None], cache.position)
+        x_BWD = x_R1D.view(memory.sources, -1, self.config.d_model)
         states, cache = self.decoder.step(x_BWD, memory.decoder, cache)
         return self.head(states, memory.head), cache
 

@@ -62,7 +62,7 @@ class ModelStepper:
 
     def keep(self, state: ModelState, sources: Tensor) -> ModelState:
         """Map the memory by source and the cache by all rows of each."""
-        before = len(state.memory.like_BSD)
+        before = state.memory.sources
 
         def keep_rows(x: Tensor) -> Tensor:
             return x.unflatten(0, (before, -1)).index_select(0, sources).flatten(0, 1)

@@ -51,7 +51,7 @@ class TargetAttention(nn.Module, ABC):
         """One new position of every row; `position` have gone before it."""
 
     @abstractmethod
-    def empty_cache(self, like_BSD: Tensor) -> Cache:
+    def empty_cache(self, memory: Remembered) -> Cache:
         """The cache before the first position, one row per source."""
 
 
@@ -82,12 +82,10 @@ class SelfAttention(TargetAttention):
             torch.cat([cache.keys_BHMK, key_RH1K], dim=2), torch.cat([cache.values_BHMK, value_RH1K], dim=2)
         )
 
-    def empty_cache(self, like_BSD: Tensor) -> KeysValues:
+    def empty_cache(self, memory: Remembered) -> KeysValues:
         """Keys and values of no position."""
-        batch, _, d_model = like_BSD.shape
-        heads = self.attention.heads
-        empty = like_BSD.new_empty(batch, heads, 0, d_model // heads)
-        return KeysValues(empty, empty)
+        keys_BHSK = memory.streams[0].keys_BHMK
+        return KeysValues(keys_BHSK[:, :, :0], keys_BHSK[:, :, :0])
 
 
 class AverageAttention(TargetAttention):
@@ -116,9 +114,9 @@ class AverageAttention(TargetAttention):
         enter_BTD, keep_BTD = self.gates(torch.cat([x_BTD, mean_BTD], dim=-1)).sigmoid().chunk(2, dim=-1)
         return enter_BTD * x_BTD + keep_BTD * mean_BTD
 
-    def empty_cache(self, like_BSD: Tensor) -> RunningSum:
+    def empty_cache(self, memory: Remembered) -> RunningSum:
         """A sum of nothing."""
-        return empty_sum(like_BSD)
+        return empty_sum(memory)
 
 
 class MergedAttention(TargetAttention):
@@ -152,9 +150,9 @@ class MergedAttention(TargetAttention):
         attended_BTD = self.attention.weigh(query_BHTK, memory.streams[0], mask_keys(memory.valid_BS))
         return self.attention.out(attended_BTD + mean_BTD)
 
-    def empty_cache(self, like_BSD: Tensor) -> RunningSum:
+    def empty_cache(self, memory: Remembered) -> RunningSum:
         """A sum of nothing."""
-        return empty_sum(like_BSD)
+        return empty_sum(memory)
 
 
 class MixedAttention(SelfAttention):
@@ -198,9 +196,10 @@ class MixedAttention(SelfAttention):
         return self.attention.out(from_source_BWD + from_target_BWD), cache
 
 
-def empty_sum(like_BSD: Tensor) -> RunningSum:
+def empty_sum(memory: Remembered) -> RunningSum:
     """The sum before the first position, one row per source."""
-    return RunningSum(like_BSD.new_zeros(like_BSD.shape[0], like_BSD.shape[2]))
+    keys_BHSK = memory.streams[0].keys_BHMK
+    return RunningSum(keys_BHSK.new_zeros(keys_BHSK.shape[0], keys_BHSK.shape[1] * keys_BHSK.shape[3]))
 
 
 def running_mean(x_BTD: Tensor) -> Tensor:

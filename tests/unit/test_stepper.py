@@ -1,0 +1,63 @@
+"""Incremental decoding keeps what it must and no more."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from lamina.model.layers.attention import Attention
+from lamina.model.states import map_tensors
+from lamina.search.stepper import ModelState, ModelStepper
+from support import make_batch, small
+
+
+def count_cache(state: ModelState) -> int:
+    sizes: list[int] = []
+
+    def record(tensor: torch.Tensor) -> torch.Tensor:
+        sizes.append(tensor.numel())
+        return tensor
+
+    map_tensors(record, state.cache)
+    return sum(sizes)
+
+
+def advance(stepper: ModelStepper, state: ModelState, steps: int, rows: int) -> ModelState:
+    for _ in range(steps):
+        _, state = stepper.step(torch.full((rows,), 5), state)
+    return state
+
+
+@pytest.mark.parametrize(("attention", "constant"), [("average", True), ("merged", True), ("self", False)])
+def test_averages_need_a_cache_of_constant_size(attention: str, constant: bool) -> None:
+    stepper = ModelStepper(small(decoder={"attention": attention}))
+    with torch.no_grad():
+        early = advance(stepper, stepper.start(make_batch().source_BS), 1, rows=3)
+        late = advance(stepper, early, 5, rows=3)
+    assert (count_cache(early) == count_cache(late)) is constant
+
+
+def test_beams_share_the_memory_of_their_source() -> None:
+    stepper = ModelStepper(small("msc-surface"))
+    with torch.no_grad():
+        state = stepper.start(make_batch().source_BS)
+        wide = stepper.reorder(state, torch.arange(3).repeat_interleave(5))
+        log_probs, wide = stepper.step(torch.full((15,), 5), wide)
+    assert wide.memory is state.memory
+    assert log_probs.scores_BTV.shape[:2] == (3, 5)
+
+
+def test_keys_and_values_of_a_memory_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    remember = Attention.remember
+
+    def counted(self: Attention, memory_BMD: torch.Tensor) -> object:
+        calls.append(1)
+        return remember(self, memory_BMD)
+
+    stepper = ModelStepper(small("msc-surface"))
+    with torch.no_grad():
+        state = stepper.start(make_batch().source_BS)
+        monkeypatch.setattr(Attention, "remember", counted)
+        advance(stepper, state, 4, rows=3)
+    assert not calls
