@@ -8,5 +8,6 @@ from difflib import get_close_matches
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint with the nearest known name, ready to append to a message; empty if none is near."""
-    matches = get_close_matches(name, list(known), n=1)
-    return f" Did you mean `{matches[0]}`?" if matches else ""
+    folded = {each.casefold(): each for each in known}
+    matches = get_close_matches(name.casefold(), list(folded), n=1)
+    return f" Did you mean `{folded[matches[0]]}`?" if matches else ""

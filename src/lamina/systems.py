@@ -174,6 +174,13 @@ SYSTEMS: dict[str, System] = {
 
 def find_system(name: str) -> System:
     """A system by name."""
+    configured = find_configuration(name)
+    if configured is not None:
+        system, at = configured
+        raise UsageError(
+            f'`{name}` is a configuration of a system: use lamina.build("{system}", size="{at.size}", '
+            f'vocab_size={at.vocab_size}, encoder={{"layers": {at.encoder_layers}}}).'
+        )
     if name not in SYSTEMS:
         raise UsageError(f"There is no system `{name}`.{nearest(name, SYSTEMS)} `lamina systems` lists them.")
     return SYSTEMS[name]

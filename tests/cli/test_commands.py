@@ -48,8 +48,8 @@ def test_systems_lists_every_system() -> None:
 def test_systems_as_json() -> None:
     entries = json.loads(run("systems", "--json").stdout)
     assert len(entries) == 14
-    for entry in entries:
-        assert list(entry) == ["name", "paper", "encoder", "bridge", "head", "decoder", "norm", "configurations"]
+    keys = ["name", "paper", "encoder", "bridge", "head", "decoder", "norm", "init", "configurations"]
+    assert all(list(entry) == keys for entry in entries)
     msc = next(entry for entry in entries if entry["name"] == "msc")
     assert (msc["encoder"], msc["bridge"], msc["head"], msc["norm"]) == ("msc", "collaborative", "softmax", "pre")
     assert {each["name"] for each in msc["configurations"]} >= {"msc-6", "msc-36", "msc-54", "msc-72"}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from lamina.errors import ConfigurationError
+from lamina.errors import ConfigurationError, UsageError
 from lamina.model.build import build
+from lamina.model.encoders import ENCODERS
 from lamina.model.folder import load_model, save_model
 from lamina.search.stepper import ModelStepper
+from lamina.systems import SYSTEMS
 from support import (
     ILLEGAL,
     VOCABULARY,
@@ -21,6 +24,7 @@ from support import (
     make_batch,
     pad,
     rows_of,
+    small,
 )
 
 
@@ -139,13 +143,47 @@ def test_save_and_load(combination: Combination, tmp_path: Path) -> None:
         assert torch.equal(loaded.log_probs(batch.source_BS, batch.prefix_BT), expected)
 
 
+@every_combination
+def test_a_bridge_says_whether_it_reads_the_top(combination: Combination) -> None:
+    """The encoder's final norm has parameters only if so."""
+    model = build_combination(combination)
+    enc = model.encode(make_batch().source_BS)
+    top_BSD = enc.top_BSD.detach().requires_grad_()
+    memories = model.bridge(replace(enc, top_BSD=top_BSD))
+    total = sum(stream.sum() for memory in memories for stream in memory.streams)
+    (gradient,) = torch.autograd.grad(total, top_BSD, allow_unused=True)
+    assert (gradient is not None) == model.config.bridge.reads_top
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_number_types(system: str, dtype: torch.dtype) -> None:
+    model, batch = small(system), make_batch()
+    with torch.no_grad():
+        expected = model.log_probs(batch.source_BS, batch.prefix_BT)
+        found = model.to(dtype).log_probs(batch.source_BS, batch.prefix_BT)
+    assert found.dtype == dtype
+    tolerance = 1e-5 if dtype == torch.float64 else 0.3
+    torch.testing.assert_close(found.float(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_tokens_of_the_wrong_shape_are_named() -> None:
+    model, batch = small(), make_batch()
+    with pytest.raises(UsageError, match=r"The source must be a \(batch, length\) tensor of token ids"):
+        model.log_probs(batch.source_BS[0], batch.prefix_BT)
+    with pytest.raises(UsageError, match=r"The prefix must be .* but is \(3, 6\) of torch.float32 instead"):
+        model.log_probs(batch.source_BS, batch.prefix_BT.float())
+    with pytest.raises(UsageError, match="must have a row for each of the 3 sources, but has 2"):
+        model.log_probs(batch.source_BS, batch.prefix_BT[:2])
+
+
 @pytest.mark.parametrize("combination", [each for each in ILLEGAL if each.norm == "pre"], ids=str)
 def test_illegal_pairs_are_named(combination: Combination) -> None:
     with pytest.raises(ConfigurationError) as caught:
         build(size="tiny", vocab_size=VOCABULARY, **combination.choices())
     message = str(caught.value)
-    assert "bridge `collaborative`" in message
-    if combination.encoder != "msc":
+    assert f"bridge `{combination.bridge}`" in message
+    if not ENCODERS[combination.encoder].makes_contexts:
         assert f"encoder `{combination.encoder}`" in message
     if combination.attention in ("merged", "mixed"):
         assert f"decoder attention `{combination.attention}`" in message

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 from argparse import Namespace
+from collections import OrderedDict
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -179,13 +183,48 @@ def test_a_dictionary_of_another_size_is_an_error(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, {})
     for language in ("en", "ro"):
         (tmp_path / f"dict.{language}.txt").write_text("a 1\nb 1\n")
-    with pytest.raises(DataError, match=r"must have shape \(6, 16\), but has \(70, 16\) instead"):
+    with pytest.raises(DataError, match=r"dict\.en\.txt: has 6 entries .* the checkpoint's encoder has 70"):
         load(tmp_path)
+
+
+def test_dictionaries_in_another_order_are_an_error(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {})
+    path = tmp_path / "dict.en.txt"
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    with pytest.raises(DataError, match="differ, but the checkpoint has one vocabulary for both sides"):
+        load(tmp_path)
+
+
+def test_training_meters_beside_the_weights_are_read_past(tmp_path: Path) -> None:
+    """fairseq 0.9 pickles objects of its own into every checkpoint."""
+    release = write_checkpoint(tmp_path, {})
+    module = ModuleType("fairseq.meters")
+    meter = type("AverageMeter", (), {"__module__": "fairseq.meters"})
+    module.AverageMeter = meter
+    sys.modules.update({"fairseq": ModuleType("fairseq"), "fairseq.meters": module})
+    try:
+        average = meter()
+        average.val, average.sum = 0.5, 3
+        state = {"train_meters": OrderedDict(train_loss=average), "epoch": 3}
+        content = {"args": release.flags, "model": release.weights, "extra_state": state}
+        torch.save(content, tmp_path / "checkpoint_best.pt")
+    finally:
+        del sys.modules["fairseq"], sys.modules["fairseq.meters"]
+    model, _ = load(tmp_path)
+    assert model.config.head.gate == 0.8
+
+
+def test_dropouts_are_those_of_the_checkpoint(tmp_path: Path) -> None:
+    rates = {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1, "ta_dropout": 0.4}
+    write_checkpoint(tmp_path, {**MIX, **rates, "ta_dropconnect": True})
+    config = load(tmp_path)[0].config
+    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.3, 0.2, 0.1)
+    assert (config.bridge.dropconnect, config.bridge.weight_dropout) == (0.4, 0.0)
 
 
 class Boom:
     def __reduce__(self) -> Any:
-        return (Path.touch, (Path("executed"),))
+        return (os.mkdir, ("executed",))
 
 
 @pytest.mark.parametrize("writer", [torch.save, lambda content, path: path.write_bytes(pickle.dumps(content))])
@@ -193,7 +232,7 @@ def test_pickled_code_is_not_executed(writer: Any, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     write_checkpoint(tmp_path, {})
     writer({"args": Boom(), "model": {}}, tmp_path / "checkpoint_best.pt")
-    with pytest.raises(DataError, match=r"checkpoint_best\.pt"):
+    with pytest.raises(DataError, match=r"checkpoint_best\.pt: (holds a pickled `posix.mkdir`|not a checkpoint)"):
         load(tmp_path)
     assert not Path("executed").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -33,11 +34,11 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
             "bridge: `type` must be one of top, layerwise, transparent, fine_grained, aggregation, blocks, "
             "collaborative, but is `transparant` instead. Did you mean `transparent`?",
         ),
-        ({"head": "surface"}, "head: must be a mapping with a `type`, but is `surface` instead."),
+        ({"head": "surface"}, "head: must be a mapping such as {type: surface}, but is 'surface' instead."),
         ({"norm": "pro"}, "norm: must be `pre` or `post`, but is `pro` instead."),
-        ({"dropout": 1.5}, "dropout: must be less than 1, but is `1.5` instead."),
-        ({"dropout": "0.1"}, "dropout: must be a valid number, but is `0.1` instead."),
-        ({"encoder": {"layers": 0}}, "encoder.layers: must be greater than 0, but is `0` instead."),
+        ({"dropout": 1.5}, "dropout: must be less than 1, but is 1.5 instead."),
+        ({"dropout": "0.1"}, "dropout: must be a valid number, but is '0.1' instead."),
+        ({"encoder": {"layers": 0}}, "encoder.layers: must be greater than 0, but is 0 instead."),
         ({"heads": 3}, "heads: must divide d_model 128, but is 3 instead."),
         (
             {"encoder": {"type": "msc", "layers": 6}},
@@ -55,7 +56,7 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         (
             {"bridge": {"type": "collaborative"}},
             "bridge.type: bridge `collaborative` reads contexts, which encoder `stack` does not make. "
-            "Use encoder `msc`, or bridge `blocks`.",
+            "Use encoder `msc`, or another bridge.",
         ),
         (
             {"encoder": {"layers": 6}, "bridge": {"type": "layerwise"}},
@@ -79,6 +80,15 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
             {"head": {"type": "surface", "layer": 5}},
             "head.layer: must be one of the decoder's 4 layers, but is 5 instead.",
         ),
+        (
+            {"head": {"type": "surface", "gate": "learnt"}},
+            "head.gate: must be a number from 0 to 1, or `learned`, but is 'learnt' instead.",
+        ),
+        (
+            {"head": {"type": "surface", "gate": 1.5}},
+            "head.gate: must be a number from 0 to 1, or `learned`, but is 1.5 instead.",
+        ),
+        ({"decoder": "average"}, "decoder: must be a mapping, but is 'average' instead."),
         ({"share_embeddings": "all", "vocab_size": (90, 80)}, "share_embeddings: `all` needs one vocabulary, but"),
     ],
     ids=lambda value: str(value)[:50],
@@ -86,11 +96,6 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
 def test_messages(choices: dict[str, Any], message: str) -> None:
     (found,) = problems(**choices)
     assert found.startswith(message)
-
-
-def test_gate_is_a_share_or_learned() -> None:
-    found = problems(head={"type": "surface", "gate": "learnt"})
-    assert any("must be `learned`, but is `learnt` instead" in line for line in found)
 
 
 def test_every_problem_at_once() -> None:
@@ -103,6 +108,34 @@ def test_unknown_names() -> None:
         lamina.build("mcs", vocab_size=100)
     with pytest.raises(UsageError, match=r"There is no size `smal`\. Did you mean `small`\? Sizes: tiny, small"):
         lamina.build("msc", size="smal", vocab_size=100)
+
+    with pytest.raises(UsageError, match="Did you mean `msc`"):
+        lamina.build("MSC", vocab_size=100)
+
+
+def test_a_configuration_says_how_to_build_it() -> None:
+    expected = 'use lamina.build("msc", size="small", vocab_size=10124, encoder={"layers": 72})'
+    with pytest.raises(UsageError, match=re.escape(expected)):
+        lamina.build("msc-72", vocab_size=100)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"vocab_size": 0},
+        {"vocab_size": (10,)},
+        {"vocab_size": (10, 20, 30)},
+        {"vocab_size": [10, 20]},
+        {"vocab_size": "100"},
+        {"vocab_size": 100, "size": 512},
+        {"vocab_size": 100, "system": 123},
+        {"vocab_size": 100, "source_vocab": 50},
+    ],
+    ids=str,
+)
+def test_arguments_of_the_wrong_kind(arguments: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"must be|not an option"):
+        lamina.build(**arguments)
 
 
 @pytest.mark.parametrize("table", [ENCODERS, BRIDGES, HEADS])

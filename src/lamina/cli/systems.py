@@ -57,6 +57,7 @@ def describe_system(name: str, system: System) -> dict[str, Any]:
         "head": system.head,
         "decoder": decoder,
         "norm": system.norm,
+        "init": system.init,
         "configurations": [
             describe_configuration(name, each, configuration) for each, configuration in system.configurations.items()
         ],
@@ -97,11 +98,13 @@ def print_systems() -> None:
     """One row per system."""
     rows = [("system", "encoder", "bridge", "head", "decoder", "norm", "paper")]
     for name, system in SYSTEMS.items():
-        decoder = ", ".join(str(value) for value in system.decoder.values() if isinstance(value, str)) or "self"
+        choices = {"attention": "self", **system.decoder}
+        wired, tied = choices.get("wiring") == "dlcl", choices.get("tie_encoder")
+        decoder = f"{choices['attention']}{', wired as dlcl' if wired else ''}{', tied' if tied else ''}"
         authors = re.split("[,:]", system.paper)[0]
         rows.append((name, system.encoder, system.bridge, system.head, decoder, system.norm, authors))
     print_columns(rows)
-    print("\nAny encoder × any bridge × any head combines. Next: lamina systems msc-72")
+    print("\nAny encoder × any bridge × any head combines (`collaborative` needs `msc`). Next: lamina systems msc-72")
 
 
 def print_content(content: dict[str, Any]) -> None:

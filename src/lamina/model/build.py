@@ -9,17 +9,30 @@ import torch
 from pydantic import ValidationError
 from torch.overrides import TorchFunctionMode
 
-from lamina.errors import ConfigurationError
+from lamina.errors import ConfigurationError, UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.problems import describe
 from lamina.systems import settings
+from lamina.text.vocabulary import SPECIALS
 
 
 def resolve(system: str | None, size: str, vocab_size: int | tuple[int, int], own: Mapping[str, Any]) -> ModelConfig:
     """The full configuration of a system at a size, with a user's own choices on top; all problems at once."""
-    source, target = vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
+    for name, value in (("system", system or ""), ("size", size)):
+        if not isinstance(value, str):
+            raise UsageError(f"The {name} must be a name, but is {value!r} instead.")
+    sizes = vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
+    if len(sizes) != 2 or not all(isinstance(entries, int) and entries > len(SPECIALS) for entries in sizes):
+        raise UsageError(
+            f"vocab_size must be a whole number above {len(SPECIALS)}, or a (source, target) tuple of two, "
+            f"but is {vocab_size!r} instead."
+        )
+    source, target = sizes
     chosen = settings(system, size, own)
+    for name in ("source_vocab", "target_vocab"):
+        if name in own:
+            raise UsageError(f"{name} is not an option here: it is given as vocab_size.")
     if isinstance(vocab_size, tuple) and source != target:
         chosen.setdefault("share_embeddings", "decoder")
     data = {**chosen, "source_vocab": source, "target_vocab": target}

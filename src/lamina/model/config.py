@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, SerializeAsAny
 
 from lamina.errors import Problem
 from lamina.model.bridges import BRIDGES
@@ -44,8 +44,8 @@ class ModelConfig(Settings):
     bridge: Annotated[SerializeAsAny[BridgeSettings], BeforeValidator(choose(BRIDGES))]
     head: Annotated[SerializeAsAny[HeadSettings], BeforeValidator(choose(HEADS))]
 
-    start_id: int = BOS  # imports start with eos
-    first_position: int = 0  # imports count from 2
+    start_id: Annotated[int, Field(ge=0, lt=len(SPECIALS))] = BOS  # imports start with eos
+    first_position: NonNegativeInt = 0  # imports count from 2
     surface_positions: bool = False  # imports only: positions stay in the surface states
 
     @classmethod
@@ -67,6 +67,15 @@ class ModelConfig(Settings):
                     "share_embeddings",
                     f"`all` needs one vocabulary, but the source has {self.source_vocab} entries and the target "
                     f"{self.target_vocab}. Use `decoder` or `none`.",
+                )
+            )
+        if self.bridge.reads_contexts and not self.encoder.makes_contexts:
+            makers = ", ".join(f"`{name}`" for name, encoder in ENCODERS.items() if encoder.makes_contexts)
+            found.append(
+                Problem(
+                    "bridge.type",
+                    f"bridge `{self.bridge.type}` reads contexts, which encoder `{self.encoder.type}` does not make. "
+                    f"Use encoder {makers}, or another bridge.",
                 )
             )
         for part in (self.encoder, self.bridge, self.decoder, self.head):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -60,10 +61,12 @@ def save_model(model: Seq2Seq, folder: Path) -> None:
     (folder / CONFIG).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     weights = {name: weight.detach().contiguous() for name, weight in model.named_parameters()}
     save_file(weights, folder / WEIGHTS)
+    (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)  # safetensors makes files that only their owner reads
 
 
-def load_model(folder: Path) -> Seq2Seq:
+def load_model(folder: str | os.PathLike[str]) -> Seq2Seq:
     """Rebuild a saved model, in evaluation mode."""
+    folder = Path(folder)
     config = read_config(folder / CONFIG)
     model = Seq2Seq(config)
     try:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from lamina.errors import UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.decoder import Decoder, DecoderCache
 from lamina.model.init import initialise
@@ -59,6 +60,7 @@ class Seq2Seq(nn.Module):
 
     def encode(self, source_BS: Tensor) -> EncoderStates:
         """Padding may stand on either side."""
+        check_tokens("source", source_BS)
         return self.encoder(self.source_embedding(source_BS, source_BS != self.pad_id))
 
     def remember(self, source_BS: Tensor) -> SourceMemory:
@@ -67,7 +69,8 @@ class Seq2Seq(nn.Module):
         return SourceMemory(self.decoder.remember(self.bridge(enc)), self.head.remember(enc))
 
     def decode(self, prefix_BT: Tensor, memory: SourceMemory) -> DecoderStates:
-        """All positions of a prefix, which may be padded on the right."""
+        """All positions of a prefix, which may be padded on the right; what comes out at padding means nothing."""
+        check_tokens("prefix", prefix_BT, batch=memory.sources)
         return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
 
     def log_probs(self, source_BS: Tensor, prefix_BT: Tensor) -> Tensor:
@@ -92,6 +95,15 @@ class Seq2Seq(nn.Module):
         x_BWD = x_R1D.view(memory.sources, -1, self.config.d_model)
         states, cache = self.decoder.step(x_BWD, memory.decoder, cache)
         return self.head(states, memory.head), cache
+
+
+def check_tokens(name: str, tokens_BT: Tensor, batch: int | None = None) -> None:
+    """Token ids come as whole numbers, one row per sentence, as many rows as there are sources."""
+    if tokens_BT.dim() != 2 or tokens_BT.is_floating_point():
+        given = f"{tuple(tokens_BT.shape)} of {tokens_BT.dtype}"
+        raise UsageError(f"The {name} must be a (batch, length) tensor of token ids, but is {given} instead.")
+    if batch is not None and len(tokens_BT) != batch:
+        raise UsageError(f"The {name} must have a row for each of the {batch} sources, but has {len(tokens_BT)}.")
 
 
 def build_embeddings(config: ModelConfig) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:

@@ -97,13 +97,16 @@ def choose(table: Mapping[str, type[Settings]]) -> Callable[[Any], Any]:
         if isinstance(value, Settings):
             return value
         if not isinstance(value, Mapping):
+            example = value if value in table else next(iter(table))
             raise PydanticCustomError(
-                "mapping", "must be a mapping with a `type`, but is `{value}` instead.", {"value": str(value)}
+                "choice",
+                "must be a mapping such as {example}, but is {value} instead.",
+                {"example": f"{{type: {example}}}", "value": repr(value)},
             )
         name = str(value.get("type"))
         if name not in table:
             raise PydanticCustomError(
-                "socket_type",
+                "choice",
                 "`type` must be one of {names}, but is {value} instead.{hint}",
                 {"names": ", ".join(table), "value": f"`{name}`", "hint": nearest(name, table)},
             )

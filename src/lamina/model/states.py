@@ -68,7 +68,7 @@ class Loss:
 
     def mean(self) -> Tensor:
         """The loss per target token."""
-        return self.total / self.tokens
+        return self.total / max(1, self.tokens)
 
 
 Tree = TypeVar("Tree")

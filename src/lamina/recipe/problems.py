@@ -27,10 +27,11 @@ def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
     elif kind == "literal_error":
         expected = item["ctx"]["expected"].replace("'", "`")
         message = f"must be {expected}, but is `{item['input']}` instead."
-    elif kind not in ("mapping", "socket_type"):
-        message = f"{message[0].lower()}{message[1:]}, but is `{item['input']}` instead.".replace(
-            "input should", "must"
-        )
+    elif kind == "model_type":
+        message = f"must be a mapping, but is {item['input']!r} instead."
+    elif kind != "choice":
+        must = message.replace("Input should", "must")
+        message = f"{must}, but is {item['input']!r} instead."
     return Problem(".".join(path), message)
 
 

@@ -24,6 +24,11 @@ DEFAULTS: dict[str, Any] = {
     "encoder_attention_heads": 8,
     "decoder_layers": 6,
     "decoder_attention_heads": 8,
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.0,
+    "ta_dropout": 0.1,
+    "ta_dropconnect": False,
     "encoder_normalize_before": False,
     "decoder_normalize_before": False,
     "share_decoder_input_output_embed": False,
@@ -67,7 +72,7 @@ NEUTRAL: dict[str, Any] = {
 }
 
 # Of the release's own flags, those that change nothing at inference.
-IDLE = {"ta_dropout", "ta_dropconnect", "sf_fuision_mode"}
+IDLE = {"sf_fuision_mode"}
 
 EQUAL = (  # each must equal the first
     ("encoder_embed_dim", "decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"),
@@ -94,6 +99,9 @@ def read_arguments(arguments: dict[str, Any], vocabularies: Vocabularies, where:
         "source_vocab": len(vocabularies.source),
         "target_vocab": len(vocabularies.target),
         "share_embeddings": shared_embeddings(flags),
+        "dropout": float(flags["dropout"]),
+        "attention_dropout": float(flags["attention_dropout"]),
+        "activation_dropout": float(flags["activation_dropout"]),
         "encoder": {
             "type": "stack",
             "layers": flags["encoder_layers"],
@@ -160,6 +168,8 @@ def bridge(flags: dict[str, Any]) -> dict[str, Any]:
             "type": "fine_grained" if flags["fine_grained_ta"] else "transparent",
             "embedding": "surface" if flags["ta_source_embedding"] else None,
             "embedding_norm": not flags["no_ta_embnorm"],
+            "weight_dropout": 0.0 if flags["ta_dropconnect"] else float(flags["ta_dropout"]),
+            "dropconnect": float(flags["ta_dropout"]) if flags["ta_dropconnect"] else 0.0,
         }
     if flags["layer_wise_attention"]:
         return {"type": "layerwise", "norms": "last"}

@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from lamina.errors import DataError
-from lamina.text.vocabulary import SPECIALS, Vocabulary
+from lamina.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
 
 
 def read_dictionary(path: Path) -> Vocabulary:
     """The vocabulary, with ids as fairseq counts them."""
     try:
         lines = path.read_bytes().decode("utf-8").split("\n")
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: not found.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}.") from error
     symbols = []
     for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines, start=1):
         symbol, _, count = line.rstrip("\r").rpartition(" ")
         if not symbol or not count.isdigit():
-            raise DataError(f"{path}:{number}: must be a symbol and its count, but is `{line}` instead.")
+            raise DataError(f"{path}:{number}: must be a symbol and its count, but is `{line[:40]}` instead.")
         symbols.append(symbol)
-    return Vocabulary((*SPECIALS, *symbols))
+    try:
+        return Vocabulary((*SPECIALS, *symbols))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def check_dictionaries(
+    arguments: dict[str, Any], weights: dict[str, Tensor], vocabularies: Vocabularies, paths: tuple[Path, Path]
+) -> None:
+    """The dictionaries must be the checkpoint's: of its size, and the same one where it shares all embeddings."""
+    for side, vocabulary, path in zip(
+        ("encoder", "decoder"), (vocabularies.source, vocabularies.target), paths, strict=True
+    ):
+        embedding = weights.get(f"{side}.embed_tokens.weight")
+        if embedding is not None and len(embedding) != len(vocabulary):
+            raise DataError(
+                f"{path}: has {len(vocabulary):,} entries with the four special ones, but the checkpoint's {side} "
+                f"has {len(embedding):,}; it is not this checkpoint's dictionary."
+            )
+    if arguments.get("share_all_embeddings") and vocabularies.source != vocabularies.target:
+        raise DataError(
+            f"{paths[0]} and {paths[1]} differ, but the checkpoint has one vocabulary for both sides; "
+            "at least one is not this checkpoint's dictionary."
+        )

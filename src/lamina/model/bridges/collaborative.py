@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from torch import nn
 
-from lamina.errors import Problem
 from lamina.model.blocks import block_ends
 from lamina.model.layers.fusion import Fusion, build_fusion
 from lamina.model.layers.residuals import norm_if_pre
@@ -26,15 +24,6 @@ class CollaborativeSettings(BridgeSettings):
 
     streams: ClassVar[int] = 2
     reads_contexts: ClassVar[bool] = True
-
-    def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """Only `msc` makes contexts."""
-        if not model.encoder.makes_contexts:
-            yield Problem(
-                "bridge.type",
-                f"bridge `collaborative` reads contexts, which encoder `{model.encoder.type}` does not make. "
-                "Use encoder `msc`, or bridge `blocks`.",
-            )
 
     def build_fusion(self, d_model: int) -> nn.Module:
         """The decoder's own gate in every layer, or addition."""

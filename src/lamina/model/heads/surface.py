@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, PositiveFloat, PositiveInt
+from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -29,12 +30,21 @@ if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
 
 
+def share_or_learned(gate: Any) -> Any:
+    """A gate is a number from 0 to 1, or learned."""
+    if gate == "learned" or (isinstance(gate, int | float) and 0 <= gate <= 1):
+        return gate
+    raise PydanticCustomError(
+        "choice", "must be a number from 0 to 1, or `learned`, but is {gate} instead.", {"gate": repr(gate)}
+    )
+
+
 class SurfaceSettings(HeadSettings):
     """`type: surface`. The defaults are what the published command builds."""
 
     type: Literal["surface"] = "surface"
     mode: Literal["hard", "soft", "postnorm"] = "hard"  # `postnorm` equals `soft`
-    gate: Annotated[float, Field(ge=0, le=1)] | Literal["learned"] = 0.8  # `hard` only: λ, the decoder's share
+    gate: Annotated[float | Literal["learned"], BeforeValidator(share_or_learned)] = 0.8  # `hard` only: λ
     tau: PositiveFloat = 1.0  # `soft` only: multiplies the source's logits
     renormalise: bool = False  # `hard` only: make the probabilities sum to 1
     ffn: bool = True  # g, one feed-forward network for both sides

@@ -32,7 +32,7 @@ class Positions(nn.Module):
         """Rows for `positions`, counted from 0; all of them are below `longest`."""
         needed = self.first + longest
         if needed > len(self.table_PD):
-            self.table_PD = sinusoids(max(256, 2 * needed), self.d_model, self.table_PD.device)
+            self.table_PD = sinusoids(max(256, 2 * needed), self.d_model, self.table_PD.device).to(self.table_PD.dtype)
         return nn.functional.embedding(positions + self.first, self.table_PD)
 
 
