@@ -10,6 +10,7 @@ import typer
 
 from lamina import __version__
 from lamina.cli.import_fairseq import import_fairseq
+from lamina.cli.prepare import prepare
 from lamina.cli.systems import systems
 from lamina.errors import LaminaError
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+app.command("prepare")(prepare)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
 

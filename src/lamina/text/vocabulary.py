@@ -43,14 +43,23 @@ class Vocabulary:
         end = ids.index(EOS) if EOS in ids else len(ids)
         return [self.symbols[index] for index in ids[:end] if index not in (BOS, PAD)]
 
-    def save(self, path: Path) -> None:
+    def text(self) -> str:
         """One symbol per line."""
-        path.write_text("".join(f"{symbol}\n" for symbol in self.symbols), encoding="utf-8", newline="\n")
+        return "".join(f"{symbol}\n" for symbol in self.symbols)
+
+    @classmethod
+    def parse(cls, text: str) -> Vocabulary:
+        """What `text` wrote."""
+        return cls(tuple(text.split("\n")[:-1]))
+
+    def save(self, path: Path) -> None:
+        """Write `text` to a file."""
+        path.write_bytes(self.text().encode("utf-8"))
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """What `save` wrote."""
-        return cls(tuple(path.read_text(encoding="utf-8").split("\n")[:-1]))
+        return cls.parse(path.read_bytes().decode("utf-8"))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,123 @@
+"""`lamina prepare`: raw parallel text to a prepared data folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from lamina.corpus.filters import REASONS, Filters
+from lamina.errors import UsageError
+from lamina.names import nearest
+
+if TYPE_CHECKING:
+    from lamina.corpus.reading import PairSource
+
+TwoPaths = tuple[Path, Path]
+
+
+def prepare(
+    out: Annotated[Path, typer.Option("--out", help="The data folder to write.")],
+    train: Annotated[
+        TwoPaths | None,
+        typer.Option("--train", metavar="SRC TGT", help="Training text: two parallel files (plain, .gz, .zst)."),
+    ] = None,
+    valid: Annotated[TwoPaths | None, typer.Option("--valid", metavar="SRC TGT", help="Validation text.")] = None,
+    test: Annotated[TwoPaths | None, typer.Option("--test", metavar="SRC TGT", help="Test text.")] = None,
+    train_pairs: Annotated[
+        Path | None, typer.Option("--train-pairs", help="Training pairs in one file (.tsv or .jsonl).")
+    ] = None,
+    valid_pairs: Annotated[Path | None, typer.Option("--valid-pairs", help="Validation pairs in one file.")] = None,
+    test_pairs: Annotated[Path | None, typer.Option("--test-pairs", help="Test pairs in one file.")] = None,
+    fields: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--fields", metavar="SRC TGT", help="The two fields of .jsonl; without it `src` and `tgt`."),
+    ] = None,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(
+            "--vocab-size", min=5, help="At most so many subwords; 8000 if they are learned.", show_default=False
+        ),
+    ] = None,
+    subwords: Annotated[
+        Literal["sentencepiece", "bpe", "none"],
+        typer.Option("--subwords", help="`bpe` is over Moses tokens; `none` takes text as it is segmented."),
+    ] = "sentencepiece",
+    bpe_codes: Annotated[
+        Path | None,
+        typer.Option(
+            "--bpe-codes", help="Merges of subword-nmt to use instead of learning them; implies --subwords bpe."
+        ),
+    ] = None,
+    separate_vocab: Annotated[bool, typer.Option("--separate-vocab", help="A vocabulary for each side.")] = False,
+    pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is tokenised already (bpe).")] = False,
+    langs: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--langs", metavar="SRC TGT", help="The languages; without it the files' suffixes."),
+    ] = None,
+    no_filter: Annotated[
+        list[str] | None, typer.Option("--no-filter", help="Turn a filter off: empty, long, ratio, duplicate, or all.")
+    ] = None,
+    max_characters: Annotated[
+        int, typer.Option("--max-characters", min=1, help="Longer lines are dropped (long).")
+    ] = Filters.max_characters,
+    max_ratio: Annotated[
+        float, typer.Option("--max-ratio", min=1.0, help="Pairs of more unequal lengths are dropped (ratio).")
+    ] = Filters.max_ratio,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes.", show_default="all cores")
+    ] = os.cpu_count() or 1,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Turn raw parallel text into a folder that training reads at full speed, and say what was wrong with it.
+
+    Run the same command again after an interruption: it goes on where it stopped.
+
+    [bold]Examples[/bold]
+
+        lamina prepare --train train.en train.de --valid dev.en dev.de --out data
+
+        lamina prepare --train-pairs a.jsonl --valid-pairs b.jsonl --fields body subject --no-filter ratio --out data
+
+        lamina prepare --train tok.en tok.de --valid dev.en dev.de --pretokenized --bpe-codes codes --out data
+    """
+    from lamina.cli.progress import show_progress
+    from lamina.corpus.prepare import Plan
+    from lamina.corpus.prepare import prepare as carry_out
+
+    off = {name for given in no_filter or [] for name in re.split(r"[,\s]+", given) if name}
+    for name in off - {*REASONS, "all"}:
+        raise UsageError(f"There is no filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
+    active = tuple(reason for reason in REASONS if reason not in off and "all" not in off)
+    plan = Plan(
+        train=find_pairs("train", train, train_pairs, fields),
+        valid=find_pairs("valid", valid, valid_pairs, fields),
+        test=find_pairs("test", test, test_pairs, fields) if test or test_pairs else None,
+        subwords="bpe" if bpe_codes is not None and subwords == "sentencepiece" else subwords,
+        vocab_size=vocab_size,
+        bpe_codes=bpe_codes,
+        separate_vocab=separate_vocab,
+        pretokenized=pretokenized,
+        languages=langs,
+        filters=Filters(active, max_characters, max_ratio),
+    )
+    with show_progress(quiet) as progress:
+        carry_out(plan, out, workers, progress)
+    if not quiet:
+        print((out / "report.md").read_text(encoding="utf-8"))
+        print(f"Prepared: {out}")
+
+
+def find_pairs(split: str, two: TwoPaths | None, one: Path | None, fields: tuple[str, str] | None) -> PairSource:
+    """A split's pairs from either option; exactly one of them must be given."""
+    from lamina.corpus.reading import OneFile, TwoFiles
+
+    if (two is None) == (one is None):
+        raise UsageError(f"Give either --{split} SRC TGT or --{split}-pairs FILE.")
+    if two is not None:
+        return TwoFiles(*two)
+    assert one is not None
+    return OneFile(one, fields)

@@ -1,0 +1,1 @@
+"""From raw parallel text to batches."""

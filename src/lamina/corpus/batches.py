@@ -1,0 +1,170 @@
+"""Batches by padded token count: an order that is a function of (seed, epoch), cut into updates, then into shares.
+
+    global order ──► updates of batch_tokens × accumulate × ranks ──► micro-batches, one for each rank and turn
+
+The cut depends on the product alone, so 4096×1×1, 2048×2×1 and 2048×1×2 see the same pairs in every update.
+A micro-batch keeps within batch_tokens where the shares divide evenly (2, 4 and 8 do), else it has at most one
+sentence more. A sentence longer than the budget stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lamina.corpus.prepared import Split
+from lamina.text.vocabulary import BOS, PAD
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch: padded sources, prefixes and targets (B, S), (B, T), (B, T)."""
+
+    source: NDArray[np.int64]
+    prefix: NDArray[np.int64]
+    target: NDArray[np.int64]
+    pairs: Indices  # which pairs of the split these are
+
+    @property
+    def tokens(self) -> int:
+        """Real target tokens."""
+        return int((self.target != PAD).sum())
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one optimizer step sees on one rank, and the target tokens that all ranks see together."""
+
+    batches: list[Batch]  # `accumulate` of them; a share of very few sentences may be empty
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in the data training stands: so many updates of this epoch are done."""
+
+    epoch: int = 0
+    update: int = 0
+
+
+class Batches:
+    """Updates of a split for one rank, epoch after epoch."""
+
+    def __init__(
+        self,
+        split: Split,
+        batch_tokens: int,
+        *,
+        accumulate: int = 1,
+        ranks: int = 1,
+        rank: int = 0,
+        seed: int = 1,
+        start_id: int = BOS,
+    ) -> None:
+        self.split = split
+        self.capacity = batch_tokens * accumulate * ranks
+        self.accumulate, self.ranks, self.rank = accumulate, ranks, rank
+        self.seed, self.start_id = seed, start_id
+
+    @cached_property
+    def source_lengths(self) -> NDArray[np.int32]:
+        """Of every pair, eos included."""
+        return self.split.lengths("source")
+
+    @cached_property
+    def target_lengths(self) -> NDArray[np.int32]:
+        """Of every pair, eos included."""
+        return self.split.lengths("target")
+
+    def updates(self, epoch: int) -> list[Indices]:
+        """The pairs of every update of an epoch, the same on every rank."""
+        random = np.random.default_rng([self.seed, epoch])
+        order = random.permutation(len(self.split))
+        source, target = self.source_lengths[order], self.target_lengths[order]
+        # by target, then by source in turns up and down, so that neighbours across a border are alike as well
+        order = order[np.lexsort((np.where(target % 2 == 0, source, -source), target))]
+        updates = self._cut(order)
+        return [updates[index] for index in random.permutation(len(updates))]
+
+    def iterate(self, position: Position) -> Iterator[tuple[Update, Position]]:
+        """Updates without end from a position on, each with the position after it."""
+        if len(self.split) == 0:
+            return
+        while True:
+            updates = self.updates(position.epoch)
+            for number in range(position.update, len(updates)):
+                last = number + 1 == len(updates)
+                after = Position(position.epoch + 1, 0) if last else Position(position.epoch, number + 1)
+                yield self.load(updates[number]), after
+            position = Position(position.epoch + 1, 0)
+
+    def load(self, pairs: Indices) -> Update:
+        """This rank's share of an update: every `ranks`-th of its parts."""
+        parts = np.array_split(pairs, self.accumulate * self.ranks)[self.rank :: self.ranks]
+        return Update([self._pad(part) for part in parts], int(self.target_lengths[pairs].sum()))
+
+    def oversized(self) -> Indices:
+        """Pairs too long for the budget; each gets an update, or a share of one, of its own."""
+        limit = self.capacity // (self.accumulate * self.ranks)
+        return np.flatnonzero((self.target_lengths > limit) | (self.source_lengths > 2 * limit))
+
+    def padding(self, epoch: int = 0) -> float:
+        """The share of padding in all source and target cells of an epoch."""
+        cells = real = 0
+        for pairs in self.updates(epoch):
+            for part in np.array_split(pairs, self.accumulate * self.ranks):
+                for lengths in (self.source_lengths[part], self.target_lengths[part]):
+                    cells += len(part) * int(lengths.max(initial=0))
+                    real += int(lengths.sum())
+        return 1 - real / cells if cells else 0.0
+
+    def _cut(self, order: Indices) -> list[Indices]:
+        """Sorted pairs in runs within the budget: sentences × longest target, and twice that for sources."""
+        source, target = self.source_lengths[order], self.target_lengths[order]
+        updates, start = [], 0
+        while start < len(order):
+            size = self._fit(source, target, start)
+            updates.append(order[start : start + size])
+            start += size
+        return updates
+
+    def _fit(self, source: NDArray[np.int32], target: NDArray[np.int32], start: int) -> int:
+        """How many sentences from `start` on go into one update; at least one, however long."""
+        size = min(self.capacity // int(target[start]), len(target) - start)
+        while size > 1:
+            longest = max(int(target[start + size - 1]), -(-int(source[start : start + size].max()) // 2))
+            fitting = self.capacity // longest
+            if fitting >= size:
+                break
+            size = fitting
+        size = max(1, size)
+        return size if start + size == len(target) else divisible(size)
+
+    def _pad(self, pairs: Indices) -> Batch:
+        sources, targets = [], []
+        for index in pairs:
+            source, target = self.split[int(index)]
+            sources.append(source)
+            targets.append(target)
+        prefixes = [np.concatenate([[self.start_id], target[:-1]]) for target in targets]
+        return Batch(pad(sources), pad(prefixes), pad(targets), pairs)
+
+
+def pad(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """Rows of ids as a rectangle, padded on the right."""
+    padded = np.full((len(rows), max(map(len, rows), default=0)), PAD, dtype=np.int64)
+    for number, row in enumerate(rows):
+        padded[number, : len(row)] = row
+    return padded
+
+
+def divisible(sentences: int) -> int:
+    """The next smaller number that 2, 4 and 8 shares divide, as far as there are so many sentences."""
+    return sentences - sentences % 8 if sentences >= 8 else 1 << (sentences.bit_length() - 1)

@@ -1,0 +1,68 @@
+"""Which training pairs to keep, and how many are dropped why."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lamina.corpus.filters import REASONS, Filters, Reason
+from lamina.corpus.reading import Pair
+from lamina.text.normalise import normalise
+
+SHOWN = 5  # line numbers listed per reason
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Which lines to keep, how many were dropped why, and how much text is left."""
+
+    keep: NDArray[np.bool_]
+    dropped: dict[Reason, int]
+    first_lines: dict[Reason, list[int]]  # from 1
+    characters: int
+
+    @property
+    def kept(self) -> int:
+        """Pairs that are left."""
+        return int(self.keep.sum())
+
+
+def survey(pairs: Iterable[Pair], filters: Filters) -> Survey:
+    """Look at every pair once, in 9 bytes of memory each: a hash for finding duplicates, and whether it is kept."""
+    keep, hashes = bytearray(), array("q")
+    dropped: dict[Reason, int] = dict.fromkeys(REASONS, 0)
+    first_lines: dict[Reason, list[int]] = {reason: [] for reason in REASONS}
+    characters = 0
+
+    def drop(reason: Reason, line: int) -> None:
+        dropped[reason] += 1
+        if len(first_lines[reason]) < SHOWN:
+            first_lines[reason].append(line)
+
+    for line, (source, target) in enumerate(pairs, start=1):
+        source, target = normalise(source), normalise(target)
+        reason = filters.reason(source, target)
+        keep.append(reason is None)
+        if reason is not None:
+            drop(reason, line)
+            continue
+        characters += len(source) + len(target)
+        if "duplicate" in filters.active:
+            hashes.append(hash((source, target)))
+    kept = np.frombuffer(keep, dtype=np.bool_).copy()
+    if "duplicate" in filters.active:
+        for index in np.flatnonzero(kept)[_repeats(np.frombuffer(hashes, dtype=np.int64))]:
+            kept[index] = False
+            drop("duplicate", int(index) + 1)
+    return Survey(kept, dropped, first_lines, characters)
+
+
+def _repeats(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Indices of values that stand earlier already, in order."""
+    order = np.argsort(hashes, kind="stable")
+    again = hashes[order[1:]] == hashes[order[:-1]]
+    return np.sort(order[1:][again])

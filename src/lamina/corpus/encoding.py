@@ -1,0 +1,122 @@
+"""Lines to ids in parallel processes, in order, with a bounded number of lines under way."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lamina.corpus.reading import Pair
+from lamina.corpus.shards import Encoded, id_type
+from lamina.text.normalise import normalise
+from lamina.text.pipeline import LanguageText, TextPipeline
+from lamina.text.tokenise import MosesTokeniser
+
+BATCH = 8192  # pairs sent to a process at a time
+Result = TypeVar("Result")
+
+_pipeline: TextPipeline  # of this worker process
+
+
+def encode_pairs(
+    pairs: Iterable[Pair], pipeline: TextPipeline, folder: Path, workers: int
+) -> Iterator[tuple[Encoded, Encoded]]:
+    """Encoded batches in the order of the pairs. `folder` is where the pipeline is saved."""
+    if workers <= 1:
+        for batch in batches(pairs):
+            yield encode_batch(pipeline, batch)
+        return
+    with processes(workers, _load_pipeline, folder) as pool:
+        yield from in_order(pool, _encode_in_worker, batches(pairs), 2 * workers)
+
+
+def count_words(
+    pairs: Iterable[Pair], tokenisers: Sequence[MosesTokeniser | None], workers: int
+) -> tuple[Counter[str], Counter[str]]:
+    """How often every word stands on either side."""
+    totals: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    work = ((batch, tuple(tokenisers)) for batch in batches(pairs))
+    with processes(workers, _nothing, None) as pool:
+        for counts in in_order(pool, _count_batch, work, 2 * workers):
+            for total, count in zip(totals, counts, strict=True):
+                total.update(count)
+    return totals
+
+
+def encode_batch(pipeline: TextPipeline, batch: Sequence[Pair]) -> tuple[Encoded, Encoded]:
+    """Both sides of some pairs."""
+    sources, targets = zip(*batch, strict=True)
+    return encode_side(pipeline.source, sources), encode_side(pipeline.target, targets)
+
+
+def encode_side(text: LanguageText, lines: Sequence[str]) -> Encoded:
+    """All ids in a row."""
+    encoded = text.encode(lines)
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    kind = id_type(len(text.vocabulary))
+    return Encoded(np.fromiter(chain.from_iterable(encoded), dtype=kind, count=int(lengths.sum())), lengths)
+
+
+def batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """Pairs in lists of `BATCH`."""
+    stream = iter(pairs)
+    while batch := list(islice(stream, BATCH)):
+        yield batch
+
+
+def in_order(
+    pool: Executor, function: Callable[[Any], Result], work: Iterable[Any], under_way: int
+) -> Iterator[Result]:
+    """Results in the order of the work; at most `under_way` pieces wait, so that memory stays bounded."""
+    waiting: deque[Future[Result]] = deque()
+    for piece in work:
+        waiting.append(pool.submit(function, piece))
+        if len(waiting) >= under_way:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+@contextmanager
+def processes(workers: int, initializer: Callable[..., None], argument: Any) -> Iterator[Executor]:
+    """A pool of processes; a single worker stays in this process."""
+    if workers <= 1:
+        with ThreadPoolExecutor(1, initializer=initializer, initargs=(argument,)) as threads:
+            yield threads
+        return
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=initializer, initargs=(argument,)) as pool:
+        yield pool
+
+
+def _nothing(_: None) -> None:
+    pass
+
+
+def _load_pipeline(folder: Path) -> None:
+    global _pipeline
+    _pipeline = TextPipeline.load(folder)
+
+
+def _encode_in_worker(batch: Sequence[Pair]) -> tuple[Encoded, Encoded]:
+    return encode_batch(_pipeline, batch)
+
+
+def _count_batch(
+    work: tuple[Sequence[Pair], Sequence[MosesTokeniser | None]],
+) -> tuple[Counter[str], Counter[str]]:
+    batch, tokenisers = work
+    counts: list[Counter[str]] = []
+    for lines, tokeniser in zip(zip(*batch, strict=True), tokenisers, strict=True):
+        clean = map(normalise, lines)
+        tokenised = clean if tokeniser is None else map(tokeniser.tokenise, clean)
+        counts.append(Counter(chain.from_iterable(line.split() for line in tokenised)))
+    return counts[0], counts[1]

@@ -1,0 +1,38 @@
+"""What makes a training pair unfit: mild rules, each can be turned off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Reason = Literal["empty", "long", "ratio", "duplicate"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What makes a training pair unfit; validation and test pairs are never dropped."""
+
+    active: tuple[Reason, ...] = REASONS
+    max_characters: int = 2000  # on either side
+    max_ratio: float = 9.0  # of the two lengths in characters, each plus 10 so that short lines may differ
+
+    def reason(self, source: str, target: str) -> Reason | None:
+        """Why a pair is dropped, as far as it alone can tell."""
+        longer, shorter = max(len(source), len(target)), min(len(source), len(target))
+        if shorter == 0 and "empty" in self.active:
+            return "empty"
+        if longer > self.max_characters and "long" in self.active:
+            return "long"
+        if longer + 10 > self.max_ratio * (shorter + 10) and "ratio" in self.active:
+            return "ratio"
+        return None
+
+    def describe(self, reason: Reason) -> str:
+        """The rule behind a reason, for the report."""
+        return {
+            "empty": "one side is empty",
+            "long": f"a side is longer than {self.max_characters:,} characters",
+            "ratio": f"one side is more than {self.max_ratio:g} times as long as the other",
+            "duplicate": "the same pair stands earlier",
+        }[reason]

@@ -1,0 +1,139 @@
+"""Parallel text from files: plain, `.gz` or `.zst`, two files or one, always split on \\n and nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Any, cast
+
+import zstandard
+
+from lamina.corpus.drift import first_drift
+from lamina.errors import DataError, UsageError
+
+BOM = b"\xef\xbb\xbf"
+Pair = tuple[str, str]
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """A file's bytes, decompressed by its suffix; a damaged one is named."""
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path, "rb") as unpacked:
+                yield cast("IO[bytes]", unpacked)
+        elif path.suffix == ".zst":
+            with path.open("rb") as packed, zstandard.ZstdDecompressor().stream_reader(packed) as reader:
+                yield io.BufferedReader(reader)
+        else:
+            with path.open("rb") as stream:
+                yield stream
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: not found.") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path}: is a folder, not a file.") from error
+    except (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError) as error:
+        raise DataError(f"{path}: damaged, or not compressed as its name says ({error}).") from error
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines without their end (\\n or \\r\\n) and without a byte order mark."""
+    with open_bytes(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            content = line.removesuffix(b"\n").removesuffix(b"\r")
+            if number == 1:
+                content = content.removeprefix(BOM)
+            try:
+                yield content.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}:{number}: not UTF-8 (byte 0x{content[error.start]:02x} at column {error.start + 1}). "
+                    "Convert the file, for instance with iconv."
+                ) from error
+
+
+@dataclass(frozen=True)
+class TwoFiles:
+    """A source and a target file, line by line."""
+
+    source: Path
+    target: Path
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """What it is read from."""
+        return (self.source, self.target)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Every pair; files of unequal length are an error, once the shorter has ended."""
+        for source, target in zip_longest(read_lines(self.source), read_lines(self.target)):
+            if source is None or target is None:
+                raise self._mismatch()
+            yield source, target
+
+    def _mismatch(self) -> DataError:
+        sources, targets = ([len(line) for line in read_lines(path)] for path in self.paths)
+        return DataError(
+            f"{self.source} has {len(sources):,} lines, but {self.target} has {len(targets):,}. "
+            f"They seem to drift apart at line {first_drift(sources, targets) + 1:,}."
+        )
+
+
+@dataclass(frozen=True)
+class OneFile:
+    """Pairs in one file: `.tsv` with two columns, or `.jsonl` with two fields."""
+
+    path: Path
+    fields: tuple[str, str] | None = None  # the two fields of `.jsonl`; None is `src` and `tgt`
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """What it is read from."""
+        return (self.path,)
+
+    def pairs(self) -> Iterator[Pair]:
+        """Every pair."""
+        kind = self.path.with_suffix("").suffix if self.path.suffix in (".gz", ".zst") else self.path.suffix
+        parsers = {".tsv": parse_tsv, ".jsonl": self._parse_json}
+        if kind not in parsers:
+            raise UsageError(f"{self.path}: pairs in one file must be .tsv or .jsonl, but this is `{kind}`.")
+        for number, line in enumerate(read_lines(self.path), start=1):
+            yield parsers[kind](line, f"{self.path}:{number}")
+
+    def _parse_json(self, line: str, where: str) -> Pair:
+        try:
+            record: Any = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{where}: not JSON ({error}).") from error
+        if isinstance(record, dict) and isinstance(record.get("translation"), dict):
+            record = record["translation"]
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: must be a JSON object, but is {type(record).__name__} instead.")
+        source, target = (self._field(record, name, where) for name in self.fields or ("src", "tgt"))
+        return source, target
+
+    def _field(self, record: dict[str, Any], name: str, where: str) -> str:
+        if name not in record:
+            found = ", ".join(f"`{key}`" for key in record)
+            raise DataError(f"{where}: has no field `{name}`, only {found}. Name the two fields with --fields.")
+        if not isinstance(record[name], str):
+            raise DataError(f"{where}: field `{name}` must be text, but is {type(record[name]).__name__} instead.")
+        return str(record[name]).replace("\r\n", "\n").replace("\n", " ")  # one pair is one line
+
+
+def parse_tsv(line: str, where: str) -> Pair:
+    """Two columns."""
+    columns = line.split("\t")
+    if len(columns) != 2:
+        raise DataError(f"{where}: must have two columns, but has {len(columns)} instead.")
+    return columns[0], columns[1]
+
+
+PairSource = TwoFiles | OneFile

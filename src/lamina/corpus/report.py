@@ -1,0 +1,34 @@
+"""What was done to the data, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lamina.corpus.filters import REASONS, Filters
+
+
+def write_report(meta: dict[str, Any], filters: Filters) -> str:
+    """`report.md` of a prepared data folder."""
+    plan = meta["plan"]
+    source, target = plan["languages"]
+    lines = [f"# Prepared data: {source} → {target}", ""]
+    lines += ["| split | pairs | source tokens | target tokens |", "|---|---|---|---|"]
+    for name, split in meta["splits"].items():
+        tokens = split["tokens"]
+        lines.append(f"| {name} | {split['pairs']:,} | {tokens['source']:,} | {tokens['target']:,} |")
+    lines += ["", "Tokens include one end mark per sentence.", "", "## Vocabulary", ""]
+    sizes = meta["vocabulary"]
+    shared = "one each" if plan["separate_vocab"] else "shared by both sides"
+    lines.append(f"{plan['subwords']}, {shared}: {sizes['source']:,} entries (source), {sizes['target']:,} (target).")
+    asked = plan["vocab_size"]
+    if asked is not None and max(sizes.values()) < asked:
+        lines.append(f"Asked for were {asked:,}; the text does not fill more.")
+    lines += ["", "## Dropped from the training data", ""]
+    lines += ["| reason | pairs | first lines |", "|---|---|---|"]
+    for reason in REASONS:
+        rule = filters.describe(reason) if reason in filters.active else "turned off"
+        dropped = meta["dropped"][reason]
+        first = ", ".join(f"{line:,}" for line in dropped["first_lines"])
+        lines.append(f"| {reason}: {rule} | {dropped['pairs']:,} | {first or '–'} |")
+    lines += ["", "Validation and test pairs are never dropped."]
+    return "\n".join(lines) + "\n"

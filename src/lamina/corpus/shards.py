@@ -1,0 +1,144 @@
+"""Encoded pairs on disk: memory-mapped ids and offsets, in shards that are complete or not there.
+
+train/00000/source.ids       every source's ids, one after another, 16 or 32 bits each
+            source.offsets   where each begins, and where the last ends: 64 bits each
+            target.ids, target.offsets
+            shard.json       pairs, tokens and a digest of every file; written last, then the folder is renamed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lamina.errors import DataError
+
+SIDES = ("source", "target")
+PARTIAL = ".partial"
+Ids = NDArray[np.unsignedinteger[Any]]
+
+
+def id_type(entries: int) -> np.dtype[Any]:
+    """The smallest type that holds every id of a vocabulary."""
+    return np.dtype(np.uint16 if entries <= 2**16 else np.uint32)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One side of some pairs: all ids in a row, and the length of each sentence."""
+
+    ids: Ids
+    lengths: NDArray[np.int64]
+
+    def head(self, sentences: int) -> Encoded:
+        """The first sentences."""
+        return Encoded(self.ids[: int(self.lengths[:sentences].sum())], self.lengths[:sentences])
+
+    def tail(self, sentences: int) -> Encoded:
+        """All but the first sentences."""
+        return Encoded(self.ids[int(self.lengths[:sentences].sum()) :], self.lengths[sentences:])
+
+
+class ShardWriter:
+    """Appends encoded pairs to a shard under a temporary name; `finish` makes it real."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.partial = folder.with_name(folder.name + PARTIAL)
+        shutil.rmtree(self.partial, ignore_errors=True)
+        self.partial.mkdir(parents=True)
+        names = [f"{side}.{kind}" for side in SIDES for kind in ("ids", "offsets")]
+        self.files = {name: (self.partial / name).open("wb") for name in names}
+        self.digests = {name: hashlib.sha256() for name in self.files}
+        self.ends = dict.fromkeys(SIDES, 0)
+        self.pairs = 0
+        for side in SIDES:
+            self._write(f"{side}.offsets", np.zeros(1, dtype=np.int64).tobytes())
+
+    def append(self, source: Encoded, target: Encoded) -> None:
+        """Write some more pairs."""
+        for side, encoded in zip(SIDES, (source, target), strict=True):
+            offsets = np.cumsum(encoded.lengths) + self.ends[side]
+            self._write(f"{side}.ids", encoded.ids.tobytes())
+            self._write(f"{side}.offsets", offsets.astype(np.int64).tobytes())
+            self.ends[side] += int(encoded.lengths.sum())
+        self.pairs += len(source.lengths)
+
+    def finish(self) -> None:
+        """Flush everything to the disk, then rename the folder."""
+        for stream in self.files.values():
+            stream.flush()
+            os.fsync(stream.fileno())
+            stream.close()
+        facts = {
+            "pairs": self.pairs,
+            "tokens": self.ends,
+            "sha256": {name: digest.hexdigest() for name, digest in self.digests.items()},
+        }
+        (self.partial / "shard.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        self.partial.rename(self.folder)
+
+    def _write(self, name: str, content: bytes) -> None:
+        self.files[name].write(content)
+        self.digests[name].update(content)
+
+
+class Shard:
+    """A finished shard, read through memory maps."""
+
+    def __init__(self, folder: Path, ids: np.dtype[Any]) -> None:
+        self.folder = folder
+        self.id_type = ids
+        try:
+            self.facts: dict[str, Any] = json.loads((folder / "shard.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder}: not a finished shard ({error}). Prepare the data again.") from error
+        for side in SIDES:
+            wanted = (self.facts["tokens"][side] * ids.itemsize, (self.facts["pairs"] + 1) * 8)
+            found = tuple((folder / f"{side}.{kind}").stat().st_size for kind in ("ids", "offsets"))
+            if wanted != found:
+                raise DataError(
+                    f"{folder}: the {side} files have {found} bytes instead of {wanted}. Prepare the data again."
+                )
+
+    def __len__(self) -> int:
+        return int(self.facts["pairs"])
+
+    @cached_property
+    def _maps(self) -> dict[str, Any]:
+        maps: dict[str, Any] = {}
+        for side in SIDES:
+            maps[f"{side}.offsets"] = np.memmap(self.folder / f"{side}.offsets", dtype=np.int64, mode="r")
+            empty = self.facts["tokens"][side] == 0
+            path = self.folder / f"{side}.ids"
+            maps[f"{side}.ids"] = np.zeros(0, self.id_type) if empty else np.memmap(path, dtype=self.id_type, mode="r")
+        return maps
+
+    def sentence(self, side: str, index: int) -> Ids:
+        """The ids of one sentence, ending with eos."""
+        offsets = self._maps[f"{side}.offsets"]
+        sentence: Ids = self._maps[f"{side}.ids"][offsets[index] : offsets[index + 1]]
+        return sentence
+
+    def lengths(self, side: str) -> NDArray[np.int32]:
+        """The length of every sentence."""
+        return np.diff(self._maps[f"{side}.offsets"]).astype(np.int32)
+
+
+def verify(folder: Path) -> Iterator[str]:
+    """Files of a shard that are not what was written."""
+    facts = json.loads((folder / "shard.json").read_text(encoding="utf-8"))
+    for name, digest in facts["sha256"].items():
+        with (folder / name).open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+                yield name

@@ -1,0 +1,18 @@
+"""One line of text, cleaned of what no translator should see."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# C0 and C1 controls (NUL, tab, form feed, NEL …), U+2028/U+2029, every kind of space, and a stray byte order mark
+BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ufeff]+")
+
+
+def normalise(text: str) -> str:
+    """Composed characters (NFC), single spaces, no control characters."""
+    if not text.isprintable() or "  " in text:  # nearly all text passes these two quick looks
+        text = BLANK.sub(" ", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    return text.strip(" ")

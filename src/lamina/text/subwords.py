@@ -1,0 +1,149 @@
+"""Text to subword ids and back, in three ways: SentencePiece, BPE over Moses tokens, or as it stands."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from lamina.errors import DataError, UsageError
+from lamina.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+
+Kind = Literal["sentencepiece", "bpe", "none"]
+CONTINUED = "@@"  # subword-nmt's mark of a piece that the next one continues
+
+
+class Subwords(ABC):
+    """What stands between normalised text and ids."""
+
+    vocabulary: Vocabulary
+
+    @abstractmethod
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Ids of many lines, each ending with eos."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of one line."""
+
+
+class SentencePiece(Subwords):
+    """SentencePiece: raw text in and out. Characters it has never seen are written as bytes."""
+
+    def __init__(self, model: bytes) -> None:
+        from sentencepiece import SentencePieceProcessor
+
+        self.processor = SentencePieceProcessor(model_proto=model)
+        pieces = (self.processor.id_to_piece(index) for index in range(self.processor.get_piece_size()))
+        self.vocabulary = Vocabulary(tuple(pieces))
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Whole batches at a time; eos is SentencePiece's own."""
+        return self.processor.encode(list(lines), add_eos=True)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Pieces put together again."""
+        return str(self.processor.decode([index for index in ids if index not in (BOS, PAD, EOS)]))
+
+
+class Words(Subwords):
+    """Tokens as they stand between spaces."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    def segment(self, line: str) -> list[str]:
+        """The line's tokens."""
+        return line.split()
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """One line after another."""
+        return [self.vocabulary.encode(self.segment(line)) for line in lines]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Tokens with a space between them."""
+        return " ".join(self.vocabulary.decode(ids))
+
+
+class Bpe(Words):
+    """Byte-pair encoding of words, as the papers do it (subword-nmt)."""
+
+    def __init__(self, codes: str, vocabulary: Vocabulary) -> None:
+        super().__init__(vocabulary)
+        self.bpe = read_codes(codes)
+
+    def segment(self, line: str) -> list[str]:
+        """The line's words in pieces, `@@` after each piece but the last of a word."""
+        return list(self.bpe.segment_tokens(line.split()))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Pieces joined into words."""
+        return f"{super().decode(ids)} ".replace(f"{CONTINUED} ", "").strip(" ")
+
+
+def read_codes(codes: str) -> Any:
+    """subword-nmt's segmenter for the text of a codes file."""
+    from subword_nmt.apply_bpe import BPE
+
+    return BPE(io.StringIO(codes), separator=CONTINUED)
+
+
+def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
+    """A unigram model of at most `vocab_size` pieces; fewer if the text cannot fill them."""
+    from sentencepiece import SentencePieceTrainer
+
+    written = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=written,
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            character_coverage=0.9995,
+            normalization_rule_name="identity",  # lamina.text.normalise has been there
+            max_sentence_length=100_000,
+            bos_id=BOS,
+            pad_id=PAD,
+            eos_id=EOS,
+            unk_id=UNK,
+            num_threads=4,  # part of the result: the same on every machine
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if "smaller than required_chars" in str(error):
+            raise UsageError(
+                f"--vocab-size must be larger: {vocab_size} pieces cannot hold every character of the text."
+            ) from error
+        raise DataError(f"SentencePiece could not learn from the training text ({error}).") from error
+    return written.getvalue()
+
+
+def learn_bpe(words: Counter[str], merges: int) -> str:
+    """The codes file of up to `merges` merges, learned from word counts."""
+    from subword_nmt.learn_bpe import learn_bpe as learn
+
+    written = io.StringIO()
+    counts = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
+    learn(counts, written, merges, min_frequency=2, is_dict=True)
+    return written.getvalue()
+
+
+def count_vocabulary(counts: Counter[str], vocab_size: int | None) -> Vocabulary:
+    """The most frequent symbols; equal counts in alphabetical order, so that nothing depends on chance."""
+    ranked = sorted((symbol for symbol in counts if symbol not in SPECIALS), key=lambda s: (-counts[s], s))
+    room = None if vocab_size is None else max(0, vocab_size - len(SPECIALS))
+    return Vocabulary((*SPECIALS, *ranked[:room]))
+
+
+def read_text(path: Path) -> str:
+    """A small UTF-8 file."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: not found.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}.") from error

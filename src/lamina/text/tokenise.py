@@ -1,0 +1,33 @@
+"""Moses tokenisation, for the papers' way of preparing text."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+
+class MosesTokeniser:
+    """Words apart from punctuation and back again, by a language's rules (sacremoses)."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+
+    @cached_property
+    def _tokeniser(self) -> Any:
+        from sacremoses import MosesTokenizer
+
+        return MosesTokenizer(lang=self.language)
+
+    @cached_property
+    def _detokeniser(self) -> Any:
+        from sacremoses import MosesDetokenizer
+
+        return MosesDetokenizer(lang=self.language)
+
+    def tokenise(self, text: str) -> str:
+        """Tokens with a space between them."""
+        return str(self._tokeniser.tokenize(text, escape=False, return_str=True))
+
+    def detokenise(self, text: str) -> str:
+        """Text as people write it."""
+        return str(self._detokeniser.detokenize(text.split(), unescape=False))

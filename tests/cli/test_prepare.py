@@ -1,0 +1,224 @@
+"""`lamina prepare` as a user runs it, interrupts it and runs it again."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_commands import run
+
+from lamina.corpus.prepared import PreparedData
+from support import SHARED, needs_shared
+
+MULTI30K = SHARED / "data" / "multi30k"
+
+
+def write_corpus(folder: Path, pairs: int = 300) -> None:
+    generator = random.Random(5)
+    words = [f"{a}{b}{c}" for a in "bdfgkl" for b in "aeiou" for c in "mnrst"]
+    for split, count in (("train", pairs), ("valid", 20)):
+        lines = [" ".join(generator.choices(words, k=generator.randint(3, 12))) for _ in range(count)]
+        (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in lines))
+        (folder / f"{split}.de").write_text("".join(f"{line.upper()}\n" for line in lines))
+
+
+def arguments(folder: Path) -> list[str | Path]:
+    files = [
+        ["--train", folder / "train.en", folder / "train.de"],
+        ["--valid", folder / "valid.en", folder / "valid.de"],
+    ]
+    return ["prepare", *files[0], *files[1], "--vocab-size", "500", "--workers", "2", "--out", folder / "data"]
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_prepare_says_what_it_did(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    with (tmp_path / "train.en").open("a") as source, (tmp_path / "train.de").open("a") as target:
+        source.write("\n")
+        target.write("leer\n")
+    result = run(*arguments(tmp_path), "--vocab-size", "5000")
+    assert result.returncode == 0, result.stderr
+    assert "| train | 300 |" in result.stdout
+    assert "| empty: one side is empty | 1 | 301 |" in result.stdout
+    assert "Asked for were 5,000; the text does not fill more." in result.stdout
+    assert (tmp_path / "data" / "report.md").read_text() in result.stdout
+    data = PreparedData(tmp_path / "data")
+    assert (len(data.split("train")), len(data.split("valid"))) == (300, 20)
+    source, target = data.split("train")[7]
+    line = (tmp_path / "train.en").read_text().split("\n")[7]
+    assert data.text.source.decode(source.tolist()) == line
+    assert data.text.target.decode(target.tolist()) == line.upper()
+    assert not list(data.damaged())
+
+
+def test_again_it_is_quick_and_another_plan_is_refused(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    assert run(*arguments(tmp_path)).returncode == 0
+    before = fingerprint(tmp_path / "data")
+    assert run(*arguments(tmp_path)).returncode == 0
+    assert fingerprint(tmp_path / "data") == before
+    other = run(*arguments(tmp_path), "--separate-vocab")
+    assert other.returncode == 2
+    assert "holds data of another plan (different: separate_vocab)" in other.stderr
+
+
+def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    two = arguments(tmp_path)
+    one = [*two[:-3], "1", "--out", tmp_path / "alone"]
+    assert run(*two).returncode == run(*one).returncode == 0
+    assert fingerprint(tmp_path / "data") == fingerprint(tmp_path / "alone")
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "message"),
+    [
+        (lambda f: (f / "train.de").write_text("nur eine Zeile\n"), 3, "train.en has 300 lines, but"),
+        (lambda f: (f / "valid.de").write_text("nur eine Zeile\n"), 3, "valid.en has 20 lines, but"),
+        (lambda f: (f / "valid.de").unlink(), 3, "valid.de: not found (the valid data)."),
+        (lambda f: (f / "train.de").write_bytes(b"\xff\n" * 300), 3, "train.de:1: not UTF-8"),
+        (
+            lambda f: [(f / name).write_text("") for name in ("train.en", "train.de")],
+            3,
+            "No training pair is left of 0",
+        ),
+        (lambda f: [(f / "data").mkdir(), (f / "data" / "mine").touch()], 2, "is not empty and holds no prepared data"),
+        (lambda f: (f / "data").write_text("in the way"), 3, "data: cannot be written"),
+    ],
+    ids=["mismatch", "valid-mismatch", "missing", "utf8", "empty", "occupied", "file-in-the-way"],
+)
+def test_errors(damage: object, code: int, message: str, tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    damage(tmp_path)
+    result = run(*arguments(tmp_path))
+    assert result.returncode == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "data" / "meta.json").exists()
+
+
+def test_usage_errors(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    neither = run("prepare", "--out", tmp_path / "data")
+    assert (neither.returncode, "Give either --train SRC TGT or --train-pairs FILE." in neither.stderr) == (2, True)
+    unknown = run(*arguments(tmp_path), "--no-filter", "duplicates")
+    assert "There is no filter `duplicates`. Did you mean `duplicate`?" in unknown.stderr
+    codes = run(*arguments(tmp_path), "--subwords", "none", "--bpe-codes", tmp_path / "train.en")
+    assert "--bpe-codes needs --subwords bpe, but it is `none`." in codes.stderr
+
+
+def test_a_full_disk_leaves_nothing_that_looks_done(tmp_path: Path) -> None:
+    write_corpus(tmp_path, pairs=3000)
+
+    def allow_small_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    command = [sys.executable, "-m", "lamina", *map(str, arguments(tmp_path))]
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, preexec_fn=allow_small_files
+    )
+    assert result.returncode == 3
+    assert "cannot be written (File too large). Nothing is lost: run it again." in result.stderr
+    assert not (tmp_path / "data" / "meta.json").exists()
+    assert run(*arguments(tmp_path)).returncode == 0
+    assert len(PreparedData(tmp_path / "data").split("train")) == 3000
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from lamina.corpus import prepare
+from lamina.corpus.reading import TwoFiles
+prepare.SHARD_PAIRS = 700
+folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+two = {name: TwoFiles(folder / f"{name}.en", folder / f"{name}.de") for name in ("train", "valid")}
+prepare.prepare(prepare.Plan(two["train"], two["valid"], vocab_size=500), out, workers=2)
+"""
+
+
+def test_killed_at_any_moment_the_same_command_finishes_the_same_bytes(tmp_path: Path) -> None:
+    write_corpus(tmp_path, pairs=5000)
+
+    def command(out: str) -> list[str]:
+        return [sys.executable, "-c", SCRIPT, str(tmp_path), str(tmp_path / out)]
+
+    started = time.perf_counter()
+    subprocess.run(command("straight"), check=True, timeout=120)
+    duration = time.perf_counter() - started
+    expected = fingerprint(tmp_path / "straight")
+    assert len([name for name in expected if name.startswith("train/") and name.endswith("shard.json")]) == 8
+    generator, killed = random.Random(3), 0
+    for moment in range(8):
+        process = subprocess.Popen(command("killed"), start_new_session=True)
+        try:
+            process.wait(timeout=duration * (moment + generator.random()) / 8)
+        except subprocess.TimeoutExpired:
+            killed += 1
+            process.kill()
+            process.wait()
+    assert killed >= 3
+    subprocess.run(command("killed"), check=True, timeout=120)
+    assert fingerprint(tmp_path / "killed") == expected
+
+
+def test_a_changed_shard_is_found(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    run(*arguments(tmp_path))
+    path = tmp_path / "data" / "train" / "00000" / "source.ids"
+    content = bytearray(path.read_bytes())
+    content[10] ^= 1
+    path.write_bytes(content)
+    assert list(PreparedData(tmp_path / "data").damaged()) == [path]
+
+
+@needs_shared
+def test_multi30k_with_the_published_codes(tmp_path: Path) -> None:
+    """397,793 English and 400,507 German subwords, as published for these merges."""
+    files = [MULTI30K / f"{split}.lc.norm.tok.{language}.gz" for split in ("train", "val") for language in ("en", "de")]
+    result = run(
+        "prepare", "--train", files[0], files[1], "--valid", files[2], files[3], "--pretokenized", "--no-filter", "all",
+        "--bpe-codes", MULTI30K / "bpe10k.en-de.codes", "--out", tmp_path / "data",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    train = json.loads((tmp_path / "data" / "meta.json").read_text())["splits"]["train"]
+    assert train["pairs"] == 29_000
+    assert train["tokens"]["source"] - train["pairs"] == 397_793
+    assert train["tokens"]["target"] - train["pairs"] == 400_507
+
+
+@needs_shared
+def test_multi30k_raw(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        for language in ("en", "de"):
+            packed = (MULTI30K / f"{split}.{language}.gz").read_bytes()
+            lines = gzip.decompress(packed).split(b"\n")[:4000]
+            (tmp_path / f"{split}.{language}").write_bytes(b"\n".join(lines))
+    files = [tmp_path / f"{split}.{language}" for split in ("train", "val") for language in ("en", "de")]
+    result = run(
+        "prepare", "--train", files[0], files[1], "--valid", files[2], files[3], "--vocab-size", "4000", "--out",
+        tmp_path / "data",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    data = PreparedData(tmp_path / "data")
+    assert len(data.text.source.vocabulary) == 4000
+    for number in (0, 17, 1001):
+        source, _ = data.split("valid")[number % 1014]
+        line = (tmp_path / "val.en").read_text().split("\n")[number % 1014]
+        assert data.text.source.decode(source.tolist()) == " ".join(line.split())
