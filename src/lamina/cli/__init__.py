@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lamina import __version__
+from lamina.cli.bench import bench
 from lamina.cli.import_fairseq import import_fairseq
 from lamina.cli.prepare import prepare
 from lamina.cli.systems import systems
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command("prepare")(prepare)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
+app.add_typer(bench, name="bench")
 
 
 def show_version(wanted: bool) -> None:
