@@ -19,7 +19,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["systems", "--help"], ["systems"], ["import-fairseq", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["systems", "--help"], ["systems"], ["prepare", "--help"]])
 def test_torch_is_imported_only_where_needed(arguments: list[str]) -> None:
     watch = "import sys, atexit; atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr));"
     script = f"{watch} sys.argv[1:] = {arguments!r}; from lamina.cli import main; main()"

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -65,6 +66,18 @@ def test_prepare_says_what_it_did(tmp_path: Path) -> None:
     assert data.text.source.decode(source.tolist()) == line
     assert data.text.target.decode(target.tolist()) == line.upper()
     assert not list(data.damaged())
+
+
+def test_the_page_on_preparing_data_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "preparing-data.md").read_text()
+    write_corpus(tmp_path)
+    for language in ("en", "de"):
+        (tmp_path / f"valid.{language}").rename(tmp_path / f"dev.{language}")
+    monkeypatch.chdir(tmp_path)
+    command = re.search(r"^lamina (prepare --train train.en .*)$", page, flags=re.MULTILINE)[1]
+    assert run(*command.split(), "--vocab-size", "500").returncode == 0
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(compile(block, "preparing-data.md", "exec"), {})
 
 
 def test_again_it_is_quick_and_another_plan_is_refused(tmp_path: Path) -> None:

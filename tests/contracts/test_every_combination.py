@@ -173,8 +173,10 @@ def test_tokens_of_the_wrong_shape_are_named() -> None:
         model.log_probs(batch.source_BS[0], batch.prefix_BT)
     with pytest.raises(UsageError, match=r"The prefix must be .* but is \(3, 6\) of torch.float32 instead"):
         model.log_probs(batch.source_BS, batch.prefix_BT.float())
-    with pytest.raises(UsageError, match="must have a row for each of the 3 sources, but has 2"):
+    with pytest.raises(UsageError, match=r"The prefix must have shape \(3, 6\), but has \(2, 6\) instead"):
         model.log_probs(batch.source_BS, batch.prefix_BT[:2])
+    with pytest.raises(UsageError, match=r"The target must have shape \(3, 6\), but has \(3, 4\) instead"):
+        model(batch.source_BS, batch.prefix_BT, batch.target_BT[:, :4])
 
 
 @pytest.mark.parametrize("combination", [each for each in ILLEGAL if each.norm == "pre"], ids=str)

@@ -152,6 +152,77 @@ def test_what_cannot_be_imported_is_named(changes: dict[str, Any], message: str,
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"encoder_learned_pos": True},
+        {"decoder_learned_pos": True},
+        {"no_token_positional_embeddings": True},
+        {"no_scale_embedding": True},
+        {"layernorm_embedding": True},
+        {"adaptive_softmax_cutoff": "100"},
+        {"adaptive_input": True},
+        {"no_cross_attention": True},
+        {"cross_self_attention": True},
+        {"addtional_source_output": "final"},
+        {"no_encoder_fnn": True},
+        {"no_decoder_fnn": True},
+        {"ta_ffn": True},
+        {"no_decoder_final_norm": True},
+        {"encoder_layers_to_keep": "0,1"},
+        {"decoder_layers_to_keep": "0,1"},
+        {"activation_fn": "gelu"},
+        {"decoder_embed_dim": 8},
+        {"decoder_output_dim": 8},
+        {"decoder_attention_heads": 2},
+        {"sf_mode": "postnorm_5"},
+        {"sf_mode": "postnorm_v1"},
+        {"sf_mode": None},
+        {"sf_idx": None},
+        {"ta_other": 1},
+    ],
+    ids=str,
+)
+def test_every_flag_that_must_be_neutral(changes: dict[str, Any], tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {**FLAGS})
+    arguments, weights = read_checkpoint(tmp_path / "checkpoint_best.pt")
+    torch.save({"args": Namespace(**{**arguments, **changes}), "model": weights}, tmp_path / "checkpoint_best.pt")
+    with pytest.raises(DataError, match=f"cannot be imported: `{next(iter(changes))}`"):
+        load(tmp_path)
+
+
+def test_flags_that_are_absent_mean_what_the_release_fills_in(tmp_path: Path) -> None:
+    """`sf_ffn` and `sf_no_posedemb` are on, the gate is learned."""
+    write_checkpoint(tmp_path, {"sf_gate": 0.0})
+    arguments, weights = read_checkpoint(tmp_path / "checkpoint_best.pt")
+    for name in ("sf_ffn", "sf_no_posedemb", "sf_gate", "sf_linear", "sf_attention_heads", "sf_softmax_tau"):
+        del arguments[name]
+    torch.save({"args": Namespace(**arguments), "model": weights}, tmp_path / "checkpoint_best.pt")
+    config = load(tmp_path)[0].config
+    assert (config.head.ffn, config.head.gate, config.head.linear, config.head.reader_heads) == (
+        True,
+        "learned",
+        False,
+        1,
+    )
+    assert not config.surface_positions
+
+
+def test_a_final_norm_that_nothing_trains_is_kept_frozen(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {**PRE, **MIX})
+    model, _ = load(tmp_path)
+    assert not model.encoder.final_norm.weight.requires_grad
+    assert model.decoder.final_norm.weight.requires_grad
+
+
+@pytest.mark.parametrize("name", ["decoder.fc1.weight", "decoder.ta_weight", "decoder.embed_out"])
+def test_parts_that_the_flags_do_not_ask_for_are_errors(name: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {"sf_ffn": False})
+    rewrite(tmp_path, lambda weights: weights.update({name: torch.zeros(3)}))
+    with pytest.raises(DataError, match=f"nothing reads the weight {name}"):
+        load(tmp_path)
+
+
 def test_every_refusal_at_once(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, {"sf_mode": "soft_5", "ta_ffn": True})
     with pytest.raises(DataError) as caught:

@@ -95,14 +95,23 @@ def test_dlcl_with_one_hot_rows_and_norms_off_is_the_stack(stack: str, norm: str
     assert_equal_models(plain, dlcl)
 
 
-def test_dlcl_reads_every_layer_by_its_weight() -> None:
-    """x_{l+1} = Σ W_{l+1,k}·LN_k(y_k) with LN_0 the identity, by hand."""
-    wiring = DlclWiring(3, 4, "pre")
+@norms
+def test_dlcl_reads_every_layer_by_its_weight(norm: str) -> None:
+    """pre: Σ W_{l+1,k}·LN_k(y_k), post: LN_l(Σ W_{l+1,k}·y_k), LN_0 the identity; by hand, after some training."""
+    wiring = DlclWiring(3, 4, norm)
+    assert [row.tolist() for row in wiring.rows] == [[1.0], [0.5, 0.5], pytest.approx([1 / 3] * 3)]
+    with torch.no_grad():
+        for parameter in wiring.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
     outputs = torch.randn(3, 2, 5, 4)
     kept = [wiring.keep(index, output) for index, output in enumerate(outputs)]
-    normed = [outputs[0], *(nn.functional.layer_norm(output, (4,)) for output in outputs[1:])]
     for count in (1, 2, 3):
-        torch.testing.assert_close(wiring.combine(kept[:count]), torch.stack(normed[:count]).mean(dim=0))
+        below = list(outputs[:count])
+        if norm == "pre":
+            below[1:] = [wiring.norms[k](output) for k, output in enumerate(below[1:])]
+        mixed = sum(weight * output for weight, output in zip(wiring.rows[count - 1], below, strict=True))
+        expected = wiring.norms[count - 2](mixed) if norm == "post" and count > 1 else mixed
+        torch.testing.assert_close(wiring.combine(kept[:count]), expected)
 
 
 @norms

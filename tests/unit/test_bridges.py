@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -90,12 +92,34 @@ def test_blocks_may_differ_in_size(encoder: str) -> None:
         torch.testing.assert_close(memory.streams[0], norm(enc.layers[layer]))
 
 
-def test_contexts_run_over_depth() -> None:
-    model = small("msc", encoder={"layers": 5, "blocks": [2, 3]})
+def gru(cell: torch.nn.GRUCell, state: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
+    """Cho et al.'s GRU, written out."""
+    of_block = (block @ cell.weight_ih.T + cell.bias_ih).chunk(3, dim=-1)
+    of_state = (state @ cell.weight_hh.T + cell.bias_hh).chunk(3, dim=-1)
+    reset, keep = (of_block[0] + of_state[0]).sigmoid(), (of_block[1] + of_state[1]).sigmoid()
+    return (1 - keep) * (of_block[2] + reset * of_state[2]).tanh() + keep * state
+
+
+def ffn(cell: torch.nn.Module, state: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
+    hidden = (torch.cat([state, block], dim=-1) @ cell.rise.weight.T + cell.rise.bias).clamp(min=0)
+    return hidden @ cell.fall.weight.T + cell.fall.bias
+
+
+@pytest.mark.parametrize("cell", [gru, ffn])
+def test_contexts_run_over_depth_and_reach_the_decoder(cell: Any) -> None:
+    model = small("msc", encoder={"layers": 5, "blocks": [2, 3], "cell": cell.__name__})
     enc = model.encode(make_batch().source_BS)
-    first = model.encoder.cell(enc.embedded_BSD, enc.layers[1])
-    torch.testing.assert_close(enc.contexts[0], first)
-    torch.testing.assert_close(enc.contexts[1], model.encoder.cell(first, enc.layers[4]))
+    first = cell(model.encoder.cell, enc.embedded_BSD, enc.layers[1])
+    second = cell(model.encoder.cell, first, enc.layers[4])
+    torch.testing.assert_close(enc.contexts, (first, second))
+    bridge = model.bridge
+    for n, (layer, context, memory) in enumerate(zip((1, 4), (first, second), bridge(enc), strict=True)):
+        expected = (bridge.block_norms[n](enc.layers[layer]), bridge.context_norms[n](context))
+        torch.testing.assert_close(memory.streams, expected)
+
+
+def test_the_ffn_cell_is_as_wide_as_the_feed_forward_networks() -> None:
+    assert small("msc", encoder={"cell": "ffn"}).encoder.cell.rise.weight.shape == (24, 32)
 
 
 ABLATIONS = {

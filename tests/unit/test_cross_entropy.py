@@ -37,6 +37,25 @@ def test_value_and_gradient_at_any_chunk_size(chunk: int, smoothing: float, monk
         torch.testing.assert_close(found, wanted)
 
 
+def test_backward_may_run_twice() -> None:
+    features_ND, weight_VD, target_N, _ = make()
+    total, _ = smoothed_cross_entropy(features_ND, weight_VD, target_N, 0.1)
+    once = torch.autograd.grad(total * 2, weight_VD, retain_graph=True)
+    again = torch.autograd.grad(total * 2, weight_VD)
+    torch.testing.assert_close(once, again)
+
+
+def test_fp16_keeps_gradients_that_are_smaller_than_its_numbers() -> None:
+    """The loss scale is applied to the total, after these gradients are formed."""
+    features_ND, weight_VD, target_N, _ = make(torch.float32)
+    tiny = torch.full((13,), 1e-9)
+    with torch.autocast("cpu", torch.float16):
+        total, _ = smoothed_cross_entropy(features_ND, weight_VD, target_N, 0.1, tiny)
+    (found,) = torch.autograd.grad(total, weight_VD)
+    (expected,) = torch.autograd.grad(smoothed_cross_entropy(features_ND, weight_VD, target_N, 0.1, tiny)[0], weight_VD)
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=1e-12)
+
+
 def test_without_gradients_none_are_formed() -> None:
     features_ND, weight_VD, target_N, _ = make()
     with torch.no_grad():

@@ -72,6 +72,21 @@ def test_damage_is_named(damage: object, message: str, tmp_path: Path) -> None:
         load_model(tmp_path)
 
 
+def test_a_configuration_that_cannot_work_is_named(tmp_path: Path) -> None:
+    save_model(small(), tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    content["model"]["bridge"] = {"type": "collaborative"}
+    content["model"]["heads"] = 3
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"heads: must divide d_model 16(.|\n)*bridge `collaborative` reads contexts"):
+        load_model(tmp_path)
+
+
+def test_vocabularies_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"vocabulary.source.txt: not a vocabulary"):
+        load_vocabularies(tmp_path)
+
+
 def test_an_unknown_option_in_the_configuration_is_named(tmp_path: Path) -> None:
     save_model(small(), tmp_path)
     content = json.loads((tmp_path / "config.json").read_text())

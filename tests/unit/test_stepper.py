@@ -37,6 +37,29 @@ def test_averages_need_a_cache_of_constant_size(attention: str, constant: bool) 
     assert (count_cache(early) == count_cache(late)) is constant
 
 
+@pytest.mark.parametrize("attention", ["average", "merged"])
+def test_running_sums_stay_exact_over_long_targets(attention: str) -> None:
+    """A sum in 16 bits would stop growing after a few hundred positions."""
+    model = small(decoder={"attention": attention}).bfloat16()
+    source_BS = make_batch().source_BS[:1]
+    prefix_BT = torch.randint(4, 23, (1, 600), generator=torch.Generator().manual_seed(1))
+    stepper = ModelStepper(model)
+    with torch.no_grad():
+        expected = model.log_probs(source_BS, prefix_BT)[:, -1].float()
+        state = stepper.start(source_BS)
+        for position in range(600):
+            log_probs, state = stepper.step(prefix_BT[:, position], state)
+    torch.testing.assert_close(log_probs.full()[:, 0].float(), expected, rtol=0.05, atol=0.1)
+
+
+def test_no_source_may_be_left() -> None:
+    stepper = ModelStepper(small())
+    with torch.no_grad():
+        state = stepper.keep(stepper.start(make_batch().source_BS), torch.tensor([], dtype=torch.long))
+        log_probs, _ = stepper.step(torch.tensor([], dtype=torch.long), state)
+    assert log_probs.full().shape[0] == 0
+
+
 def test_beams_share_the_memory_of_their_source() -> None:
     stepper = ModelStepper(small("msc-surface"))
     with torch.no_grad():

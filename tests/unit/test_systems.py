@@ -17,6 +17,55 @@ PUBLISHED = {  # millions: Wei et al. 2020, Table 2, and the Multi30k anchor
 }
 
 
+@pytest.mark.parametrize(
+    ("system", "norm", "init", "encoder", "bridge", "head", "attention", "wiring"),
+    [
+        ("transformer", "pre", "xavier", "stack", "top", "softmax", "self", "residual"),
+        ("transformer-post", "post", "xavier", "stack", "top", "softmax", "self", "residual"),
+        ("transparent", "pre", "xavier", "stack", "transparent", "softmax", "self", "residual"),
+        ("fine-grained", "post", "xavier", "stack", "fine_grained", "softmax", "self", "residual"),
+        ("layerwise", "post", "xavier", "stack", "layerwise", "softmax", "self", "residual"),
+        ("aggregation", "post", "xavier", "stack", "aggregation", "softmax", "self", "residual"),
+        ("coordination", "post", "xavier", "stack", "layerwise", "softmax", "mixed", "residual"),
+        ("dlcl", "pre", "xavier", "dlcl", "top", "softmax", "self", "dlcl"),
+        ("block-scale", "pre", "xavier", "stack", "blocks", "softmax", "self", "residual"),
+        ("msc", "pre", "xavier", "msc", "collaborative", "softmax", "self", "residual"),
+        ("surface-fusion", "post", "xavier", "stack", "top", "surface", "self", "residual"),
+        ("average-attention", "post", "xavier", "stack", "top", "softmax", "average", "residual"),
+        ("merged-attention", "post", "ds", "stack", "top", "softmax", "merged", "residual"),
+        ("msc-surface", "pre", "xavier", "msc", "collaborative", "surface", "self", "residual"),
+    ],
+)
+def test_what_each_system_is(
+    system: str, norm: str, init: str, encoder: str, bridge: str, head: str, attention: str, wiring: str
+) -> None:
+    config = resolve(system, "small", 1000, {})
+    assert (config.norm, config.init) == (norm, init)
+    assert (config.encoder.type, config.bridge.type, config.head.type) == (encoder, bridge, head)
+    assert (config.decoder.attention, config.decoder.wiring) == (attention, wiring)
+    assert config.decoder.tie_encoder == (system == "coordination")
+
+
+def test_published_defaults() -> None:
+    mixing = resolve("fine-grained", "base", 1000, {}).bridge
+    assert (mixing.dropconnect, mixing.weight_dropout, mixing.embedding, mixing.embedding_norm) == (
+        0.3,
+        0.0,
+        "surface",
+        True,
+    )
+    head = resolve("surface-fusion", "base", 1000, {}).head
+    assert (head.mode, head.gate, head.ffn, head.linear, head.reader, head.reader_heads) == (
+        "hard",
+        0.8,
+        True,
+        False,
+        "attention",
+        1,
+    )
+    assert resolve("transparent", "base", 1000, {}).bridge.embedding == "input"
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_system_builds_at_every_size(system: str, size: str) -> None:

@@ -11,8 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 from lamina.errors import ConfigurationError, UsageError
 from lamina.model.config import ModelConfig
+from lamina.model.problems import describe
 from lamina.model.seq2seq import Seq2Seq
-from lamina.recipe.problems import describe
 from lamina.systems import settings
 from lamina.text.vocabulary import SPECIALS
 

@@ -14,13 +14,12 @@ from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
 from lamina.model.init import Scheme
 from lamina.model.layers.residuals import Norm
-from lamina.model.settings import BridgeSettings, EncoderSettings, HeadSettings, Settings, choose
+from lamina.model.settings import BridgeSettings, EncoderSettings, HeadSettings, Rate, Settings, choose
 from lamina.text.vocabulary import BOS, SPECIALS
 
 SOCKETS: dict[str, Mapping[str, type[Settings]]] = {"encoder": ENCODERS, "bridge": BRIDGES, "head": HEADS}
 
 Entries = Annotated[int, Field(gt=len(SPECIALS))]
-Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ModelConfig(Settings):

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from lamina import __version__
 from lamina.errors import DataError, UsageError
 from lamina.model.config import ModelConfig
+from lamina.model.problems import describe
 from lamina.model.seq2seq import Seq2Seq
-from lamina.recipe.problems import describe
 from lamina.text.vocabulary import Vocabularies, Vocabulary
 
 FORMAT = 1
@@ -98,8 +98,8 @@ def assign_weights(model: Seq2Seq, weights: dict[str, torch.Tensor], where: str)
 def read_config(path: Path) -> ModelConfig:
     """The configuration in a model folder."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
         raise DataError(f"{path}: not found; {path.parent} is not a model folder.") from error
     except ValueError as error:
         raise DataError(f"{path}: not JSON ({error}).") from error
@@ -107,10 +107,13 @@ def read_config(path: Path) -> ModelConfig:
         found = content.get("format") if isinstance(content, dict) else None
         raise DataError(f"{path}: format must be {FORMAT}, but is {found} instead; another Lamina wrote it.")
     try:
-        return ModelConfig.model_validate_json(json.dumps(content.get("model")))
+        config = ModelConfig.model_validate_json(json.dumps(content.get("model")))
+        problems = config.problems()
     except ValidationError as error:
         problems = describe(error, ModelConfig, content.get("model"))
-        raise DataError("\n".join(f"{path}: {problem}" for problem in problems)) from error
+    if problems:
+        raise DataError("\n".join(f"{path}: {problem}" for problem in problems))
+    return config
 
 
 def load_vocabularies(folder: Path) -> Vocabularies:

@@ -6,16 +6,14 @@ tokens ─ embed ─► ENCODER ─► EncoderStates ─► BRIDGE ─► one Me
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from lamina.errors import UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.decoder import Decoder, DecoderCache
 from lamina.model.init import initialise
-from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, TokenEmbedding
+from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, build_embeddings, check_tokens
 from lamina.model.layers.positions import Positions
 from lamina.model.layers.target_attention import Remembered
 from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
@@ -70,20 +68,21 @@ class Seq2Seq(nn.Module):
 
     def decode(self, prefix_BT: Tensor, memory: SourceMemory) -> DecoderStates:
         """All positions of a prefix, which may be padded on the right; what comes out at padding means nothing."""
-        check_tokens("prefix", prefix_BT, batch=memory.sources)
+        check_tokens("prefix", prefix_BT, shape=(memory.sources, *prefix_BT.shape[1:]))
         return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
 
-    def log_probs(self, source_BS: Tensor, prefix_BT: Tensor) -> Tensor:
-        """(B, T, V): row t is the distribution after `prefix[:, :t+1]`."""
-        memory = self.remember(source_BS)
-        distribution: LogProbs = self.head(self.decode(prefix_BT, memory), memory.head)
+    def log_probs(self, source: Tensor, prefix: Tensor) -> Tensor:
+        """(B, S), (B, T) → (B, T, V): row t is the distribution after `prefix[:, :t+1]`."""
+        memory = self.remember(source)
+        distribution: LogProbs = self.head(self.decode(prefix, memory), memory.head)
         return distribution.full()
 
-    def forward(self, source_BS: Tensor, prefix_BT: Tensor, target_BT: Tensor, smoothing: float = 0.0) -> Loss:
-        """The label-smoothed loss of targets, which are prefixes one step on."""
-        memory = self.remember(source_BS)
-        states = self.decode(prefix_BT, memory)
-        return self.head.loss(states, memory.head, target_BT, self.pad_id, smoothing)
+    def forward(self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0) -> Loss:
+        """The label-smoothed loss of targets (B, T), which are prefixes one step on."""
+        check_tokens("target", target, shape=prefix.shape)
+        memory = self.remember(source)
+        states = self.decode(prefix, memory)
+        return self.head.loss(states, memory.head, target, self.pad_id, smoothing)
 
     def start(self, memory: SourceMemory) -> DecoderCache:
         """The cache of incremental decoding before its first step, one row per source."""
@@ -92,29 +91,7 @@ class Seq2Seq(nn.Module):
     def step(self, tokens_R: Tensor, memory: SourceMemory, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:
         """Each row's distribution after one more token, as (B, W, V): W rows of each source, in order."""
         x_R1D = self.target_embedding(tokens_R[:, None], cache.position)
-        x_BWD = x_R1D.view(memory.sources, -1, self.config.d_model)
+        rows = len(tokens_R) // max(1, memory.sources)
+        x_BWD = x_R1D.view(memory.sources, rows, self.config.d_model)
         states, cache = self.decoder.step(x_BWD, memory.decoder, cache)
         return self.head(states, memory.head), cache
-
-
-def check_tokens(name: str, tokens_BT: Tensor, batch: int | None = None) -> None:
-    """Token ids come as whole numbers, one row per sentence, as many rows as there are sources."""
-    if tokens_BT.dim() != 2 or tokens_BT.is_floating_point():
-        given = f"{tuple(tokens_BT.shape)} of {tokens_BT.dtype}"
-        raise UsageError(f"The {name} must be a (batch, length) tensor of token ids, but is {given} instead.")
-    if batch is not None and len(tokens_BT) != batch:
-        raise UsageError(f"The {name} must have a row for each of the {batch} sources, but has {len(tokens_BT)}.")
-
-
-def build_embeddings(config: ModelConfig) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:
-    """Source, target and softmax matrices, as far as they are shared."""
-    target = TokenEmbedding(config.target_vocab, config.d_model)
-    shared = config.share_embeddings
-    source = target if shared == "all" else TokenEmbedding(config.source_vocab, config.d_model)
-    if shared == "none":
-        return (
-            source,
-            target,
-            nn.Parameter(torch.randn(config.target_vocab, config.d_model) * config.d_model**-0.5),
-        )
-    return source, target, cast("nn.Parameter", target.weight)

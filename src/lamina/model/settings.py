@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 from torch import nn
 
@@ -16,6 +16,9 @@ from lamina.names import nearest
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
     from lamina.model.heads.head import Head
+
+
+Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Settings(BaseModel):
@@ -97,7 +100,7 @@ def choose(table: Mapping[str, type[Settings]]) -> Callable[[Any], Any]:
         if isinstance(value, Settings):
             return value
         if not isinstance(value, Mapping):
-            example = value if value in table else next(iter(table))
+            example = value if isinstance(value, str) and value in table else next(iter(table))
             raise PydanticCustomError(
                 "choice",
                 "must be a mapping such as {example}, but is {value} instead.",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar, cast
 
+import torch
 from torch import Tensor
 
 
@@ -50,8 +51,9 @@ class LogProbs:
 
     @classmethod
     def of_logits(cls, logits_BTV: Tensor) -> LogProbs:
-        """The softmax of logits."""
-        return cls(logits_BTV, logits_BTV.logsumexp(dim=-1, keepdim=True))
+        """The softmax of logits, normalised in at least 32 bits."""
+        precise = torch.promote_types(logits_BTV.dtype, torch.float32)
+        return cls(logits_BTV, logits_BTV.to(precise).logsumexp(dim=-1, keepdim=True))
 
     def full(self) -> Tensor:
         """The log-probabilities themselves, (B, T, V)."""

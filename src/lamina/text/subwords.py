@@ -6,6 +6,7 @@ import io
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,13 +123,14 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
     return written.getvalue()
 
 
-def learn_bpe(words: Counter[str], merges: int) -> str:
-    """The codes file of up to `merges` merges, learned from word counts."""
+def learn_bpe(words: Counter[str], vocab_size: int) -> str:
+    """A codes file learned from word counts, with merges for at most `vocab_size` symbols, characters included."""
     from subword_nmt.learn_bpe import learn_bpe as learn
 
     written = io.StringIO()
     counts = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
-    learn(counts, written, merges, min_frequency=2, is_dict=True)
+    with redirect_stderr(io.StringIO()):  # it draws a bar wherever it runs
+        learn(counts, written, vocab_size - len(SPECIALS), min_frequency=2, is_dict=True, total_symbols=True)
     return written.getvalue()
 
 

@@ -50,7 +50,7 @@ class Vocabulary:
     @classmethod
     def parse(cls, text: str) -> Vocabulary:
         """What `text` wrote."""
-        return cls(tuple(text.split("\n")[:-1]))
+        return cls(tuple(text.removesuffix("\n").split("\n")))
 
     def save(self, path: Path) -> None:
         """Write `text` to a file."""
@@ -59,7 +59,10 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """What `save` wrote."""
-        return cls.parse(path.read_bytes().decode("utf-8"))
+        try:
+            return cls.parse(path.read_bytes().decode("utf-8"))
+        except (OSError, UnicodeDecodeError, DataError) as error:
+            raise DataError(f"{path}: not a vocabulary ({error}).") from error
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class InertMeter:
 METERS = [
     (InertMeter, f"fairseq.{module}.{name}")
     for module in ("meters", "logging.meters")
-    for name in ("AverageMeter", "TimeMeter", "StopwatchMeter", "MetersDict")
+    for name in ("AverageMeter", "TimeMeter", "StopwatchMeter")
 ]
 REFUSED = re.compile(r"(?:Unsupported global: GLOBAL|Unsupported class|GLOBAL) ([\w.]+)")
 

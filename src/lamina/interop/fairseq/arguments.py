@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from lamina.errors import DataError
 from lamina.model.config import ModelConfig
-from lamina.recipe.problems import describe
+from lamina.model.problems import describe
 from lamina.text.vocabulary import EOS, PAD, Vocabularies
 
 # What the release's base architecture fills in where a flag was not given.
@@ -99,9 +99,9 @@ def read_arguments(arguments: dict[str, Any], vocabularies: Vocabularies, where:
         "source_vocab": len(vocabularies.source),
         "target_vocab": len(vocabularies.target),
         "share_embeddings": shared_embeddings(flags),
-        "dropout": float(flags["dropout"]),
-        "attention_dropout": float(flags["attention_dropout"]),
-        "activation_dropout": float(flags["activation_dropout"]),
+        "dropout": rate(flags, "dropout"),
+        "attention_dropout": rate(flags, "attention_dropout"),
+        "activation_dropout": rate(flags, "activation_dropout"),
         "encoder": {
             "type": "stack",
             "layers": flags["encoder_layers"],
@@ -112,7 +112,7 @@ def read_arguments(arguments: dict[str, Any], vocabularies: Vocabularies, where:
         "head": head(flags),
         "start_id": EOS,
         "first_position": PAD + 1,
-        "surface_positions": not flags["sf_no_posedemb"] or flags["ta_posedemb"],
+        "surface_positions": bool(not flags["sf_no_posedemb"] or flags["ta_posedemb"]),
     }
     try:
         config = ModelConfig.model_validate(data)
@@ -145,8 +145,14 @@ def refusals(flags: dict[str, Any]) -> Iterator[str]:
         yield f"`surfacefusion` must be one of {', '.join(READERS)}, but is {flags['surfacefusion']!r} instead."
     if flags["sf_mode"] not in MODES:
         yield f"`sf_mode` must be one of {', '.join(MODES)}, but is {flags['sf_mode']!r} instead."
-    if not 0 <= flags["sf_idx"] < flags["decoder_layers"]:
+    if not isinstance(flags["sf_idx"], int) or not 0 <= flags["sf_idx"] < flags["decoder_layers"]:
         yield f"`sf_idx` must be 0 to {flags['decoder_layers'] - 1}, but is {flags['sf_idx']} instead."
+
+
+def rate(flags: dict[str, Any], name: str) -> float:
+    """A dropout, for those who train on; none is ever a reason to refuse."""
+    value = flags[name]
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1 else DEFAULTS[name]
 
 
 def mixes_layers(flags: dict[str, Any]) -> bool:
@@ -168,8 +174,8 @@ def bridge(flags: dict[str, Any]) -> dict[str, Any]:
             "type": "fine_grained" if flags["fine_grained_ta"] else "transparent",
             "embedding": "surface" if flags["ta_source_embedding"] else None,
             "embedding_norm": not flags["no_ta_embnorm"],
-            "weight_dropout": 0.0 if flags["ta_dropconnect"] else float(flags["ta_dropout"]),
-            "dropconnect": float(flags["ta_dropout"]) if flags["ta_dropconnect"] else 0.0,
+            "weight_dropout": 0.0 if flags["ta_dropconnect"] else rate(flags, "ta_dropout"),
+            "dropconnect": rate(flags, "ta_dropout") if flags["ta_dropconnect"] else 0.0,
         }
     if flags["layer_wise_attention"]:
         return {"type": "layerwise", "norms": "last"}

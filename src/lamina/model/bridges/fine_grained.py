@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from lamina.model.bridges.transparent import MixSettings, Rate, TransparentBridge
+from lamina.model.bridges.transparent import MixSettings, TransparentBridge
+from lamina.model.settings import Rate
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lamina.errors import UsageError
-from lamina.model.settings import BridgeSettings
+from lamina.model.settings import BridgeSettings, Rate
 from lamina.model.states import EncoderStates, Memory
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
-
-Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class MixSettings(BridgeSettings):

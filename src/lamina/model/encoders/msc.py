@@ -47,6 +47,8 @@ class MscSettings(EncoderSettings):
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """Blocks must fit the depths, and somebody must read the contexts."""
         yield from check_blocks("encoder", self.type, self.blocks, model)
+        if not self.context_attention and self.fusion != "gate":
+            yield Problem("encoder.fusion", "acts only with `context_attention`, which is off.")
         if not self.context_attention and not model.bridge.reads_contexts:
             yield Problem(
                 "encoder.context_attention",

@@ -56,6 +56,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         gradient_type = precise if product_type == torch.float16 else product_type
         with torch.autocast(features_ND.device.type, enabled=False):
             features_ND, matrix_VD = features_ND.to(product_type), weight_VD.to(product_type)
+            gradient_VD = weight_VD.to(gradient_type) if differentiable else matrix_VD
             nll_N, smoothed_N = features_ND.new_empty(2, tokens, dtype=precise).unbind()
             if differentiable:
                 features_grad_ND = torch.empty_like(features_ND, dtype=gradient_type)
@@ -75,7 +76,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     grad_CV = log_probs_CV.exp_().sub_(smoothing / vocabulary)
                     grad_CV.scatter_add_(1, target_C1, torch.full_like(grad_CV[:, :1], smoothing - 1))
                     grad_CV = grad_CV.mul_(importance_N[chunk, None]).to(gradient_type)
-                    torch.mm(grad_CV, weight_VD.to(gradient_type), out=features_grad_ND[chunk])
+                    torch.mm(grad_CV, gradient_VD, out=features_grad_ND[chunk])
                     _add_product(weight_grad_VD, grad_CV.T, features_CD.to(gradient_type))
         if differentiable:
             ctx.save_for_backward(features_grad_ND, weight_grad_VD, smoothed_N)
@@ -86,7 +87,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         features_grad_ND, weight_grad_VD, smoothed_N = ctx.saved_tensors
-        return features_grad_ND * grad, weight_grad_VD.mul_(grad), None, smoothed_N * grad, None, None
+        return features_grad_ND * grad, weight_grad_VD * grad, None, smoothed_N * grad, None, None
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

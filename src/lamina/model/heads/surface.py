@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
-from pydantic import BeforeValidator, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 def share_or_learned(gate: Any) -> Any:
     """A gate is a number from 0 to 1, or learned."""
-    if gate == "learned" or (isinstance(gate, int | float) and 0 <= gate <= 1):
+    if gate == "learned":
         return gate
+    if isinstance(gate, int | float) and not isinstance(gate, bool) and 0 <= gate <= 1:
+        return float(gate)
     raise PydanticCustomError(
         "choice", "must be a number from 0 to 1, or `learned`, but is {gate} instead.", {"gate": repr(gate)}
     )
@@ -45,7 +47,7 @@ class SurfaceSettings(HeadSettings):
     type: Literal["surface"] = "surface"
     mode: Literal["hard", "soft", "postnorm"] = "hard"  # `postnorm` equals `soft`
     gate: Annotated[float | Literal["learned"], BeforeValidator(share_or_learned)] = 0.8  # `hard` only: λ
-    tau: PositiveFloat = 1.0  # `soft` only: multiplies the source's logits
+    tau: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # `soft` only: multiplies the source's logits
     renormalise: bool = False  # `hard` only: make the probabilities sum to 1
     ffn: bool = True  # g, one feed-forward network for both sides
     linear: bool = False  # Wt and Ws
@@ -167,7 +169,7 @@ class SurfaceHead(Head):
         if not self.two_softmaxes:
             total, nll_N = smoothed_cross_entropy(self.mixed(sides)[real_BT], self.weight_VD, target_N, smoothing)
             return Loss(total, spread(nll_N, real_BT), len(target_N))
-        gate = sides.gate if isinstance(sides.gate, Tensor) else sides.target_BTD.new_tensor(sides.gate)
+        gate = sides.gate if isinstance(sides.gate, Tensor) else torch.tensor(sides.gate, device=target_N.device)
         gate_N = gate.expand(*target_BT.shape, 1)[real_BT][:, 0]
         total, nll_2N = smoothed_cross_entropy(
             torch.cat([sides.target_BTD[real_BT], sides.source_BTD[real_BT]]),

@@ -66,7 +66,7 @@ class PooledReader(nn.Module):
         if self.pool == "mean":
             counts_B1 = pooled_BS.sum(dim=1, keepdim=True).clamp(min=1)
             return PooledSurface((enc.surface_BSD * pooled_BS[..., None]).sum(dim=1) / counts_B1)
-        outside = -torch.inf if self.from_id is None else 0.0
+        outside = torch.finfo(enc.surface_BSD.dtype).min if self.from_id is None else 0.0
         return PooledSurface(enc.surface_BSD.masked_fill(~pooled_BS[..., None], outside).amax(dim=1))
 
     def forward(self, query_BTD: Tensor, memory: SurfaceMemory) -> Tensor:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lamina.errors import UsageError
 from lamina.model.layers.positions import Positions, count_positions
 from lamina.model.states import EncoderStates
 from lamina.text.vocabulary import PAD
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
 
 
 class TokenEmbedding(nn.Embedding):
@@ -47,7 +53,8 @@ class SourceEmbedding(nn.Module):
     def forward(self, source_BS: Tensor, valid_BS: Tensor) -> EncoderStates:
         """Encoder states before any encoder layer."""
         surface_BSD = self.tokens(source_BS)
-        embedded_BSD = surface_BSD + self.positions(count_positions(valid_BS), source_BS.shape[1])
+        positions_BSD = self.positions(count_positions(valid_BS), source_BS.shape[1])
+        embedded_BSD = surface_BSD + positions_BSD.to(surface_BSD.dtype)
         if self.surface_positions:
             surface_BSD = embedded_BSD
         if self.training and self.dropout > 0:
@@ -69,5 +76,28 @@ class TargetEmbedding(nn.Module):
         """Embed tokens at positions start, start+1, …; prefixes are padded on the right."""
         length = tokens_BT.shape[1]
         positions_T = torch.arange(start, start + length, device=tokens_BT.device)
-        embedded_BTD = self.tokens(tokens_BT) + self.positions(positions_T, start + length)
-        return self.dropout(embedded_BTD)
+        tokens_BTD = self.tokens(tokens_BT)
+        return self.dropout(tokens_BTD + self.positions(positions_T, start + length).to(tokens_BTD.dtype))
+
+
+def check_tokens(name: str, tokens_BT: Tensor, shape: Sequence[int] | None = None) -> None:
+    """Token ids are whole numbers, a row per sentence, and as many as what they belong to."""
+    if tokens_BT.dim() != 2 or tokens_BT.is_floating_point():
+        given = f"{tuple(tokens_BT.shape)} of {tokens_BT.dtype}"
+        raise UsageError(f"The {name} must be a (batch, length) tensor of token ids, but is {given} instead.")
+    if shape is not None and tokens_BT.shape != tuple(shape):
+        raise UsageError(f"The {name} must have shape {tuple(shape)}, but has {tuple(tokens_BT.shape)} instead.")
+
+
+def build_embeddings(config: ModelConfig) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:
+    """Source, target and softmax matrices, as far as they are shared."""
+    target = TokenEmbedding(config.target_vocab, config.d_model)
+    shared = config.share_embeddings
+    source = target if shared == "all" else TokenEmbedding(config.source_vocab, config.d_model)
+    if shared == "none":
+        return (
+            source,
+            target,
+            nn.Parameter(torch.randn(config.target_vocab, config.d_model) * config.d_model**-0.5),
+        )
+    return source, target, cast("nn.Parameter", target.weight)

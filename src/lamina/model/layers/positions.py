@@ -18,21 +18,21 @@ def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> 
 
 
 class Positions(nn.Module):
-    """Looks positions up in a table that grows when a longer sentence arrives."""
+    """Looks positions up in a table that grows when a longer sentence arrives.
 
-    table_PD: Tensor
+    The table is no buffer: its length is this process's own affair, and it stays exact whatever type the model has.
+    """
 
     def __init__(self, d_model: int, first: int) -> None:
         super().__init__()
-        self.d_model = d_model
         self.first = first  # the number of the first position
-        self.register_buffer("table_PD", torch.empty(0, d_model), persistent=False)
+        self.table_PD = torch.empty(0, d_model)
 
     def forward(self, positions: Tensor, longest: int) -> Tensor:
         """Rows for `positions`, counted from 0; all of them are below `longest`."""
         needed = self.first + longest
-        if needed > len(self.table_PD):
-            self.table_PD = sinusoids(max(256, 2 * needed), self.d_model, self.table_PD.device).to(self.table_PD.dtype)
+        if needed > len(self.table_PD) or self.table_PD.device != positions.device:
+            self.table_PD = sinusoids(max(256, 2 * needed), self.table_PD.shape[1], positions.device)
         return nn.functional.embedding(positions + self.first, self.table_PD)
 
 

@@ -197,19 +197,21 @@ class MixedAttention(SelfAttention):
 
 
 def empty_sum(memory: Remembered) -> RunningSum:
-    """The sum before the first position, one row per source."""
+    """The sum before the first position, one row per source, in at least 32 bits however long it grows."""
     keys_BHSK = memory.streams[0].keys_BHMK
-    return RunningSum(keys_BHSK.new_zeros(keys_BHSK.shape[0], keys_BHSK.shape[1] * keys_BHSK.shape[3]))
+    size = (keys_BHSK.shape[0], keys_BHSK.shape[1] * keys_BHSK.shape[3])
+    return RunningSum(keys_BHSK.new_zeros(size, dtype=torch.promote_types(keys_BHSK.dtype, torch.float32)))
 
 
 def running_mean(x_BTD: Tensor) -> Tensor:
     """At every position the mean of all positions up to it."""
-    counts_T = torch.arange(1, x_BTD.shape[1] + 1, device=x_BTD.device, dtype=x_BTD.dtype)
-    return x_BTD.cumsum(dim=1) / counts_T[:, None]
+    precise = torch.promote_types(x_BTD.dtype, torch.float32)
+    counts_T = torch.arange(1, x_BTD.shape[1] + 1, device=x_BTD.device, dtype=precise)
+    return (x_BTD.cumsum(dim=1, dtype=precise) / counts_T[:, None]).to(x_BTD.dtype)
 
 
 def extend_mean(x_BWD: Tensor, cache: Cache, position: int) -> tuple[Tensor, RunningSum]:
     """The mean including the newest position, and the sum for the next."""
     assert isinstance(cache, RunningSum)
     sum_RD = cache.sum_RD + x_BWD.flatten(0, 1)
-    return sum_RD.view_as(x_BWD) / (position + 1), RunningSum(sum_RD)
+    return (sum_RD.view_as(x_BWD) / (position + 1)).to(x_BWD.dtype), RunningSum(sum_RD)

@@ -1,1 +1,0 @@
-"""The typed recipe, and every problem with one."""
