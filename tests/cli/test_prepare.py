@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from test_commands import run
 
+from lamina.corpus.demo import write_demo
 from lamina.corpus.prepared import PreparedData
 from support import SHARED, needs_shared
 
@@ -189,6 +190,17 @@ def test_killed_at_any_moment_the_same_command_finishes_the_same_bytes(tmp_path:
     assert killed >= 3
     subprocess.run(command("killed"), check=True, timeout=120)
     assert fingerprint(tmp_path / "killed") == expected
+
+
+def test_the_demo_corpus(tmp_path: Path) -> None:
+    write_demo(tmp_path, train=2000, valid=50, test=50)
+    files = [tmp_path / f"{split}.{language}" for split in ("train", "valid", "test") for language in ("en", "de")]
+    options = ["--train", *files[:2], "--valid", *files[2:4], "--test", *files[4:]]
+    result = run("prepare", *options, "--vocab-size", "1000", "--out", tmp_path / "data")
+    assert result.returncode == 0, result.stderr
+    data = PreparedData(tmp_path / "data")
+    assert [len(data.split(name)) for name in ("train", "valid", "test")] == [2000, 50, 50]
+    assert data.text.target.decode(data.split("test")[3][1].tolist()) == files[5].read_text().split("\n")[3]
 
 
 def test_a_changed_shard_is_found(tmp_path: Path) -> None:
