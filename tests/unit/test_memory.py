@@ -1,0 +1,30 @@
+"""Memory stays bounded: the benchmark scripts, with their limits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+pytestmark = pytest.mark.slow
+
+
+def run(script: str, *options: str) -> Any:
+    return json.loads(subprocess.check_output([sys.executable, BENCHMARKS / script, *options], timeout=900))
+
+
+def test_the_loss_adds_less_than_400_mb() -> None:
+    added = run("loss_memory.py")["added_peak_mb"]
+    for head in ("softmax", "surface hard", "surface soft"):
+        assert added[head] < 400
+
+
+def test_preparing_and_iterating_a_million_pairs() -> None:
+    report = run("prepare_memory.py", "--pairs", "1000000")
+    assert report["prepare"]["peak_anonymous_mb"] < 1500
+    assert report["iterate"]["peak_anonymous_mb"] < 600
