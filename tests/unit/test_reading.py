@@ -49,6 +49,7 @@ def test_invalid_utf8_is_named_by_file_and_line(tmp_path: Path) -> None:
         ("a.gz", gzip.compress(b"text\n" * 1000)[:-9], "a.gz: damaged"),
         ("a.zst", b"not zstd", "a.zst: damaged"),
     ],
+    ids=["not-gzip", "cut-gzip", "not-zstd"],
 )
 def test_damaged_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
