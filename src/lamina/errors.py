@@ -23,6 +23,20 @@ class DataError(LaminaError):
     exit_code = 3
 
 
+class DivergenceError(LaminaError):
+    """Training went wrong by itself."""
+
+    exit_code = 4
+
+
+class StoppedError(LaminaError):
+    """Asked to stop, saved, and can go on."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing wrong with a configuration: the dotted key and what it must be."""

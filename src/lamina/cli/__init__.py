@@ -13,6 +13,7 @@ from lamina.cli.bench import bench
 from lamina.cli.import_fairseq import import_fairseq
 from lamina.cli.prepare import prepare
 from lamina.cli.systems import systems
+from lamina.cli.train import train
 from lamina.errors import LaminaError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command("prepare")(prepare)
+app.command("train")(train)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
 app.add_typer(bench, name="bench")

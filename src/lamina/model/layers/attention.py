@@ -34,8 +34,10 @@ class Attention(nn.Module):
     def project(self, x_BTD: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Projections `first` up to `last` of (query, key, value), each (B, H, T, K)."""
         d_model = x_BTD.shape[-1]
-        rows = slice(first * d_model, last * d_model)
-        packed = F.linear(x_BTD, self.qkv.weight[rows], self.qkv.bias[rows])
+        # the bias of keys shifts all scores of a query alike: its gradient is 0, and rounding must not train it
+        query, key, value = self.qkv.bias.chunk(3)
+        bias = torch.cat((query, key.detach(), value)[first:last])
+        packed = F.linear(x_BTD, self.qkv.weight[first * d_model : last * d_model], bias)
         split = packed.unflatten(-1, (last - first, self.heads, d_model // self.heads))
         return split.permute(2, 0, 3, 1, 4).unbind(0)
 

@@ -1,0 +1,72 @@
+"""`lamina train`: train a recipe; the same command again resumes."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (YAML).")],
+    data: Annotated[Path, typer.Option("--data", help="A folder that `lamina prepare` made.")] = Path("data"),
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder.", show_default="runs/NAME")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
+    ] = None,
+    init_from: Annotated[
+        Path | None, typer.Option("--init-from", help="A model folder whose weights to start from (fine-tuning).")
+    ] = None,
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to train.")] = "auto",
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Train any system from a recipe. Stop it however you like; the same command goes on where it stopped.
+
+    [bold]Examples[/bold]
+
+        lamina train recipe.yaml --data data --out runs/first
+
+        lamina train recipe.yaml --data data --out runs/first --set train.max_steps=20000
+
+        torchrun --nproc-per-node 4 -m lamina train recipe.yaml --data data --out runs/first
+    """
+    import torch
+
+    from lamina.corpus.prepared import PreparedData
+    from lamina.model.folder import load_model
+    from lamina.recipe.loader import load_recipe
+    from lamina.training.allocator import keep_pages
+    from lamina.training.checkpoint import copy_weights
+    from lamina.training.distributed import join_ranks
+    from lamina.training.run import Run
+    from lamina.training.trainer import Trainer
+
+    keep_pages()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    prepared = PreparedData(data)
+    sizes = (len(prepared.text.source.vocabulary), len(prepared.text.target.vocabulary))
+    shared = prepared.text.source.vocabulary == prepared.text.target.vocabulary
+    chosen = load_recipe(recipe, overrides or [], sizes, shared)
+    run = Run(out or Path("runs") / chosen.name)
+    with join_ranks(device) as ranks:
+
+        def say(line: str) -> None:
+            if ranks.first:
+                with (run.folder / "train.log").open("a", encoding="utf-8") as log:
+                    log.write(f"{line}\n")
+                if not quiet:
+                    print(line, file=sys.stderr, flush=True)
+
+        with run.lock() if ranks.first else nullcontext():
+            if ranks.first:
+                run.begin(chosen, prepared)
+            ranks.gather(None)  # nobody reads the folder before it is made
+            trainer = Trainer(chosen, prepared, run, ranks, say)
+            if init_from is not None and not run.checkpoints.steps():
+                copy_weights(load_model(init_from), trainer.model)
+            trainer.fit()

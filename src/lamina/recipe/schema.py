@@ -1,0 +1,71 @@
+"""What a recipe may say, with every default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from lamina.errors import Problem
+from lamina.model.config import ModelConfig
+from lamina.model.settings import Rate, Settings
+
+Every = PositiveInt | Literal["epoch"]
+
+
+class TrainSettings(Settings):
+    """A recipe's `train`."""
+
+    max_steps: PositiveInt = 8000
+    batch_tokens: PositiveInt = 4096  # sentences × longest target, per rank and micro-batch
+    accumulate: PositiveInt = 1  # micro-batches per update
+    optimizer: Literal["adam", "adamw"] = "adam"
+    betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)
+    lr: PositiveFloat = 5e-4  # at its peak
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    warmup: NonNegativeInt = 4000  # steps from 1e-7 to `lr`
+    label_smoothing: Rate = 0.1
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    clip_norm: PositiveFloat | None = None
+    encoder_l2: PositiveFloat | None = None  # λ·W on the gradient of encoder matrices (MSC at 72 layers)
+    seed: NonNegativeInt = 1
+    save_every: Every = 500
+    validate_every: Every = 500
+    log_every: PositiveInt = 50
+    gradients_every: PositiveInt = 100  # gradient norm of every encoder layer
+    keep_last: PositiveInt = 10
+    patience: PositiveInt | None = 10  # validations without a better loss
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+
+    def problems(self) -> Iterator[Problem]:
+        """What does not fit together."""
+        if self.schedule != "constant" and self.warmup >= self.max_steps:
+            yield Problem(
+                "train.warmup",
+                f"must be less than max_steps {self.max_steps}, but is {self.warmup} instead.",
+            )
+        if self.optimizer == "adam" and self.weight_decay > 0:
+            yield Problem("train.weight_decay", "needs optimizer `adamw`; for MSC's L2 use `encoder_l2`.")
+
+
+class DecodeSettings(Settings):
+    """A recipe's `decode`."""
+
+    beam: PositiveInt = 5
+    lenpen: float = 1.0
+
+
+class Recipe(Settings):
+    """A recipe with everything resolved: enough to rebuild the model and to train it again."""
+
+    name: str
+    system: str | None
+    model: ModelConfig
+    train: TrainSettings
+    decode: DecodeSettings
+
+    def problems(self) -> list[Problem]:
+        """Everything that does not fit together, all at once."""
+        model = [Problem(f"model.{problem.key}", problem.message) for problem in self.model.problems()]
+        return [*model, *self.train.problems()]

@@ -1,0 +1,1 @@
+"""Training: any recipe, resumable at any moment, on one process or many."""

@@ -1,0 +1,55 @@
+"""One process or many: `torchrun` sets the environment, gloo or NCCL carries the gradients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import distributed
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Which of how many processes this is, and the device it trains on."""
+
+    rank: int
+    count: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this process logs and saves."""
+        return self.rank == 0
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value, on every process."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        distributed.all_gather_object(values, value)
+        return values
+
+    def any(self, flag: bool) -> bool:
+        """Whether any process raises the flag."""
+        return any(self.gather(flag))
+
+
+@contextmanager
+def join_ranks(device: str) -> Iterator[Ranks]:
+    """Join the group that `torchrun` started; alone without it."""
+    count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    place = torch.device("cuda", local) if kind == "cuda" else torch.device("cpu")
+    if count == 1:
+        yield Ranks(0, 1, place)
+        return
+    distributed.init_process_group("nccl" if kind == "cuda" else "gloo")
+    try:
+        yield Ranks(rank, count, place)
+    finally:
+        distributed.destroy_process_group()

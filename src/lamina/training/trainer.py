@@ -1,0 +1,258 @@
+"""The loop: step, log, validate, save; stop and resume anywhere without a trace."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+
+from lamina.corpus.batches import Batches, Position
+from lamina.corpus.prepared import PreparedData
+from lamina.errors import DivergenceError, StoppedError
+from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.schema import Every, Recipe
+from lamina.training.distributed import Ranks
+from lamina.training.objective import Objective, Window, encoder_gradient_norms, first_bad_gradient
+from lamina.training.run import Run
+from lamina.training.schedule import learning_rate
+
+EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
+Say = Callable[[str], None]
+
+
+class Trainer:
+    """Trains one recipe on prepared data, on this rank."""
+
+    def __init__(self, recipe: Recipe, data: PreparedData, run: Run, ranks: Ranks, say: Say) -> None:
+        self.recipe, self.train, self.data, self.run, self.ranks, self.say = recipe, recipe.train, data, run, ranks, say
+        torch.manual_seed(self.train.seed)
+        self.model = Seq2Seq(recipe.model).to(ranks.device)
+        kind = torch.optim.Adam if self.train.optimizer == "adam" else torch.optim.AdamW
+        self.optimizer = kind(
+            self.model.parameters(), lr=0.0, betas=self.train.betas, weight_decay=self.train.weight_decay, fused=True
+        )
+        precision = choose_precision(self.train.precision, ranks.device)
+        self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision == torch.float16)
+        self.objective = Objective(self.model, ranks, self.train.label_smoothing, precision)
+        self.batches = Batches(
+            data.split("train"),
+            self.train.batch_tokens,
+            accumulate=self.train.accumulate,
+            ranks=ranks.count,
+            rank=ranks.rank,
+            seed=self.train.seed,
+            start_id=recipe.model.start_id,
+        )
+        torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently
+        self.step, self.position, self.window = 0, Position(), Window()
+        self.best: float = math.inf
+        self.best_step: int | None = None
+        self.waited = 0
+        self.stop_signal: int | None = None
+
+    def fit(self) -> None:
+        """Train to the end, from wherever the run stands."""
+        self.resume()
+        self.model.train()
+        started, tokens = time.perf_counter(), 0
+        with self._listening():
+            for update, position in self.batches.iterate(self.position):
+                if self.step >= self.train.max_steps or self._impatient():
+                    break
+                self._update(update)
+                self.step, tokens = self.step + 1, tokens + update.tokens
+                new_epoch = position.epoch > self.position.epoch
+                self.position = position
+                if self.step % self.train.log_every == 0:
+                    self._log(tokens / (time.perf_counter() - started))
+                    started, tokens = time.perf_counter(), 0
+                if self._due(self.train.validate_every, new_epoch) or self.step == self.train.max_steps:
+                    self._validate()
+                ended = self.step == self.train.max_steps
+                if self._due(self.train.save_every, new_epoch) or ended or self.best_step == self.step:
+                    self.save()
+                self._stop_if_asked()
+        self.finish()
+
+    def resume(self) -> None:
+        """Continue from the newest checkpoint that is whole."""
+        if self.ranks.first:
+            self.run.checkpoints.clear_partial()
+        for step, damage in self.run.checkpoints.latest():
+            if damage is None:
+                self._restore(step)
+                self.say(f"Resumed from step {step}.")
+                return
+            self.say(f"{damage}; trying the checkpoint before it.")
+        if self.ranks.first:
+            self.run.metrics.write_bytes(b"")
+
+    def save(self) -> None:
+        """Write everything that the next step depends on."""
+        own = {"random": torch.get_rng_state(), "window": asdict(self.window)}
+        if self.ranks.device.type == "cuda":
+            own["cuda_random"] = torch.cuda.get_rng_state(self.ranks.device)
+        every_rank = self.ranks.gather(own)
+        if not self.ranks.first:
+            return
+        state = {
+            "step": self.step,
+            "position": asdict(self.position),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "ranks": every_rank,
+            "best": self.best,
+            "best_step": self.best_step,
+            "waited": self.waited,
+            "metrics_bytes": self.run.metrics.stat().st_size,
+        }
+        self.run.checkpoints.save(self.step, self.model, state)
+        if self.best_step == self.step:
+            self.run.checkpoints.point("best", self.step)
+        kept = {step for step in (self.best_step,) if step is not None}
+        self.run.checkpoints.prune(self.train.keep_last, kept)
+
+    def finish(self) -> None:
+        """Save if the last step is not, and write `model/` from the best checkpoint, else the last."""
+        if self.step not in self.run.checkpoints.steps():
+            self.save()
+        if self.ranks.first:
+            best = self.run.checkpoints.pointed("best")
+            chosen = best if best is not None else self.step
+            self.run.checkpoints.load_weights(chosen, self.model)
+            self.run.write_model(self.model, self.data, f"Step {chosen} of the run `{self.recipe.name}`.")
+            self.say(f"Done at step {self.step}. The model of step {chosen} is in {self.run.folder / 'model'}.")
+
+    def _restore(self, step: int) -> None:
+        state = self.run.checkpoints.load_state(step)
+        self.run.checkpoints.load_weights(step, self.model)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        own = state["ranks"][self.ranks.rank]
+        torch.set_rng_state(own["random"])
+        if "cuda_random" in own:
+            torch.cuda.set_rng_state(own["cuda_random"], self.ranks.device)
+        self.step, self.position, self.window = state["step"], Position(**state["position"]), Window(**own["window"])
+        self.best, self.best_step, self.waited = state["best"], state["best_step"], state["waited"]
+        if self.ranks.first:
+            with self.run.metrics.open("r+b") as records:  # what came after the checkpoint will come again
+                records.truncate(state["metrics_bytes"])
+
+    def _update(self, update: Any) -> None:
+        rate = learning_rate(self.train, self.step + 1)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        self.objective.backward(update, self.scaler, self.window)
+        self.scaler.unscale_(self.optimizer)
+        if self.train.encoder_l2 is not None:
+            for parameter in self.model.encoder.parameters():
+                if parameter.dim() > 1 and parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach(), alpha=self.train.encoder_l2)
+        limit = math.inf if self.train.clip_norm is None else self.train.clip_norm
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        if not math.isfinite(norm) and not self.scaler.is_enabled():
+            self._diverged()
+        if (self.step + 1) % self.train.gradients_every == 0:
+            self._record({"kind": "gradients", "step": self.step + 1, "encoder": encoder_gradient_norms(self.model)})
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def _diverged(self) -> None:
+        last = self.run.checkpoints.pointed("last")
+        path = None if last is None else self.run.checkpoints.path(last)
+        where = "no checkpoint was written" if path is None else f"the last good checkpoint is {path}"
+        first = first_bad_gradient(self.model)
+        raise DivergenceError(
+            f"Training diverged at step {self.step + 1}: the gradient of {first} is not finite; {where}. "
+            "Try a lower train.lr, a longer train.warmup or train.clip_norm."
+        )
+
+    def _log(self, speed: float) -> None:
+        windows = self.ranks.gather(self.window)
+        self.window = Window()
+        tokens = max(1, sum(window.tokens for window in windows))
+        loss, nll = sum(window.loss for window in windows) / tokens, sum(window.nll for window in windows) / tokens
+        rate = learning_rate(self.train, self.step)
+        epoch = self.position.epoch
+        record = {"kind": "train", "step": self.step, "epoch": epoch, "loss": loss, "nll": nll, "lr": rate}
+        self._record({**record, "tokens_per_second": round(speed)})
+        progress = f"step {self.step}  epoch {epoch}  loss {loss:.4f}  ppl {exp(nll):.2f}"
+        self.say(f"{progress}  lr {rate:.2e}  {speed:,.0f} tok/s")
+
+    def _validate(self) -> None:
+        self.model.eval()
+        own = Window()
+        plain = Batches(self.data.split("valid"), self.train.batch_tokens, start_id=self.recipe.model.start_id)
+        updates = plain.updates(0)
+        with torch.no_grad():
+            for number in range(self.ranks.rank, len(updates), self.ranks.count):
+                (batch,) = plain.load(updates[number]).batches
+                arrays = (batch.source, batch.prefix, batch.target)
+                tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
+                own.add(self.model(*tensors, self.train.label_smoothing))
+        self.model.train()
+        windows = self.ranks.gather(own)
+        tokens = max(1, sum(window.tokens for window in windows))
+        loss, nll = sum(window.loss for window in windows) / tokens, sum(window.nll for window in windows) / tokens
+        if loss < self.best:
+            self.best, self.best_step, self.waited = loss, self.step, 0
+        else:
+            self.waited += 1
+        self._record({"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": exp(nll)})
+        self.say(f"step {self.step}  valid loss {loss:.4f}  ppl {exp(nll):.2f}{'  (best)' if self.waited == 0 else ''}")
+
+    def _due(self, every: Every, new_epoch: bool) -> bool:
+        return new_epoch if every == "epoch" else self.step % every == 0
+
+    def _impatient(self) -> bool:
+        return self.train.patience is not None and self.waited >= self.train.patience
+
+    def _record(self, record: dict[str, Any]) -> None:
+        if self.ranks.first:
+            with self.run.metrics.open("a", encoding="utf-8") as records:
+                records.write(json.dumps(record) + "\n")
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Turn SIGTERM and Ctrl-C into a wish to stop after this step."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            self.stop_signal = number
+
+        before = {number: signal.signal(number, ask) for number in EXIT_CODES}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop_if_asked(self) -> None:
+        asked = [number for number in self.ranks.gather(self.stop_signal) if number is not None]
+        if not asked:
+            return
+        if self.step not in self.run.checkpoints.steps():
+            self.save()
+        raise StoppedError(f"Stopped at step {self.step} and saved; the same command goes on.", EXIT_CODES[asked[0]])
+
+
+def choose_precision(name: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> torch.dtype | None:
+    """What products are computed in; None is full precision. `auto` is 16 bits on a GPU."""
+    if name == "auto":
+        if device.type != "cuda":
+            return None
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    return {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+
+
+def exp(nll: float) -> float:
+    """Perplexity, infinite rather than an error."""
+    return math.exp(nll) if nll < 700 else math.inf

@@ -1,0 +1,252 @@
+"""`lamina train`: killed, stopped, resumed, spread over ranks; always the same weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_commands import run as run_lamina
+
+from lamina.corpus.demo import write_demo
+from lamina.model.folder import load_model
+from lamina.systems import SYSTEMS
+
+RECIPE = """\
+name: tiny
+system: surface-fusion
+model: {size: tiny, d_model: 16, ffn_size: 32, heads: 2, dropout: 0.1, encoder: {layers: 2}, decoder: {layers: 2}}
+train: {max_steps: 24, batch_tokens: 256, lr: 2.0e-3, warmup: 8, save_every: 5, validate_every: 8, log_every: 3, \
+gradients_every: 6}
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("train")
+    write_demo(folder, train=250, valid=30, test=1)
+    files = [str(folder / f"{split}.{language}") for split in ("train", "valid") for language in ("en", "de")]
+    result = run_lamina(
+        "prepare", "--train", *files[:2], "--valid", *files[2:], "--vocab-size", "500", "--out", folder / "data"
+    )
+    assert result.returncode == 0, result.stderr
+    (folder / "recipe.yaml").write_text(RECIPE)
+    return folder
+
+
+def command(data: Path, out: Path, *options: str, ranks: int = 1) -> list[str]:
+    start = [sys.executable, "-m", "lamina"]
+    if ranks > 1:
+        start = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            f"--nproc-per-node={ranks}",
+            "-m",
+            "lamina",
+        ]
+    return [*start, "train", str(data / "recipe.yaml"), "--data", str(data / "data"), "--out", str(out), *options]
+
+
+def train(data: Path, out: Path, *options: str, ranks: int = 1) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command(data, out, *options, ranks=ranks),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+        env=environment,
+    )
+
+
+def start(data: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command(data, out, *options), stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def metrics(out: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "tokens_per_second"} for record in records]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert metrics(one) == metrics(other)
+    assert (one / "model" / "model.safetensors").read_bytes() == (other / "model" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def straight(data: Path) -> Path:
+    result = train(data, data / "straight")
+    assert result.returncode == 0, result.stderr
+    return data / "straight"
+
+
+def test_a_run_leaves_what_it_should(straight: Path) -> None:
+    for name in (
+        "recipe.yaml",
+        "run.json",
+        "train.log",
+        "metrics.jsonl",
+        "checkpoints/last.txt",
+        "checkpoints/best.txt",
+    ):
+        assert (straight / name).exists(), name
+    kinds = {record["kind"] for record in metrics(straight)}
+    assert kinds == {"train", "valid", "gradients"}
+    assert len(next(record for record in metrics(straight) if record["kind"] == "gradients")["encoder"]) == 2
+    assert load_model(straight / "model").config.head.type == "surface"
+
+
+def test_a_run_that_is_done_stays_as_it_is(data: Path, straight: Path) -> None:
+    before = metrics(straight)
+    assert train(data, straight).returncode == 0
+    assert metrics(straight) == before
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_it_always_resumes_to_the_same_weights(
+    kills: int, data: Path, straight: Path, tmp_path: Path
+) -> None:
+    generator, killed = random.Random(4), 0
+    for _ in range(kills):
+        with start(data, tmp_path / "run", "--quiet") as process:
+            time.sleep(2.0 + 1.5 * generator.random())
+            killed += process.poll() is None
+            process.kill()
+    assert killed
+    result = train(data, tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    assert_same_run(tmp_path / "run", straight)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_signals_save_and_say_so(number: int, code: int, data: Path, straight: Path, tmp_path: Path) -> None:
+    with start(data, tmp_path / "run") as process:
+        for line in process.stderr:
+            if line.startswith("step"):
+                break
+        process.send_signal(number)
+        rest = process.stderr.read()
+    assert process.returncode == code
+    assert "and saved; the same command goes on." in rest
+    assert train(data, tmp_path / "run").returncode == 0
+    assert_same_run(tmp_path / "run", straight)
+
+
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
+    data: Path, straight: Path, tmp_path: Path
+) -> None:
+    assert train(data, tmp_path / "run", "--set", "train.max_steps=15").returncode == 0
+    path = tmp_path / "run" / "checkpoints" / "step_000015" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    result = train(data, tmp_path / "run")
+    assert "step_000015/model.safetensors is damaged; trying the checkpoint before it." in result.stderr
+    assert "Resumed from step 10." in result.stderr
+    assert (tmp_path / "run" / "model" / "model.safetensors").read_bytes() == (
+        straight / "model" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_what_may_not_change_is_named(data: Path, straight: Path) -> None:
+    result = train(data, straight, "--set", "train.lr=0.1")
+    assert result.returncode == 2
+    assert "cannot be resumed with another train.lr: it was 0.002 and is now 0.1." in result.stderr
+
+
+def test_a_second_process_is_refused(data: Path, tmp_path: Path) -> None:
+    options = ("--set", "train.max_steps=100000")
+    with start(data, tmp_path / "run", *options) as first:
+        first.stderr.readline()
+        second = train(data, tmp_path / "run", *options)
+        first.kill()
+    assert second.returncode == 2
+    assert "another process is training this run" in second.stderr
+
+
+def plain(name: str) -> list[str]:
+    options = ["model.dropout=0.0", "train.max_steps=20", "train.warmup=5", f"name={name}"]
+    return [part for option in options for part in ("--set", option)]
+
+
+def test_ranks_and_accumulation_give_the_weights_of_one_whole_batch(data: Path, tmp_path: Path) -> None:
+    half = ["--set", "train.batch_tokens=128"]
+    assert train(data, tmp_path / "one", *plain("one")).returncode == 0
+    assert train(data, tmp_path / "turns", *plain("turns"), *half, "--set", "train.accumulate=2").returncode == 0
+    two = train(data, tmp_path / "ranks", *plain("ranks"), *half, ranks=2)
+    assert two.returncode == 0, two.stderr
+    step = Path("checkpoints") / "step_000020" / "model.safetensors"
+    expected = load_file(tmp_path / "one" / step)
+    for other in ("turns", "ranks"):
+        found = load_file(tmp_path / other / step)
+        for name, weight in expected.items():
+            torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.slow
+def test_two_ranks_resume_exactly(data: Path, tmp_path: Path) -> None:
+    assert train(data, tmp_path / "whole", ranks=2).returncode == 0
+    assert train(data, tmp_path / "parts", "--set", "train.max_steps=13", ranks=2).returncode == 0
+    result = train(data, tmp_path / "parts", ranks=2)
+    assert "Resumed from step 13." in result.stderr
+    weights = [
+        (tmp_path / name / "checkpoints" / "step_000024" / "model.safetensors").read_bytes()
+        for name in ("whole", "parts")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_divergence_stops_with_the_layer_and_the_last_good_checkpoint(data: Path, tmp_path: Path) -> None:
+    result = train(data, tmp_path / "run", "--set", "train.lr=1.0e+30", "--set", "train.warmup=0")
+    assert result.returncode == 4
+    assert "Training diverged at step" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_fine_tuning_starts_from_another_model(data: Path, straight: Path, tmp_path: Path) -> None:
+    options = ["--init-from", str(straight / "model"), "--set", "train.lr=1.0e-9", "--set", "train.max_steps=9"]
+    assert train(data, tmp_path / "tuned", *options).returncode == 0
+    found, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path / "tuned", straight))
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--data", "nowhere"], 3, "nowhere: is not a finished data folder; `lamina prepare` makes one."),
+        (["--out", "/proc/run"], 3, "/proc/run: cannot be written"),
+        (["--set", "train.sed=1"], 2, "--set  train.sed: not an option. Did you mean `seed`?"),
+    ],
+)
+def test_errors(options: list[str], code: int, message: str, data: Path, tmp_path: Path) -> None:
+    result = train(data, tmp_path / "run", *options)
+    assert result.returncode == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_learns(system: str, data: Path, tmp_path: Path) -> None:
+    options = ["train.max_steps=30", "train.warmup=10", "train.log_every=5", f"system={system}", "model.size=tiny"]
+    (tmp_path / "recipe.yaml").write_text(f"system: {system}\nmodel: {{size: tiny}}\n")
+    result = run_lamina(
+        "train", tmp_path / "recipe.yaml", "--data", data / "data", "--out", tmp_path / "run",
+        *(part for option in (*options, "train.batch_tokens=512", "train.lr=1.0e-3") for part in ("--set", option)),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    losses = [record["loss"] for record in metrics(tmp_path / "run") if record["kind"] == "train"]
+    assert losses[-1] < losses[0] - 0.5

@@ -1,0 +1,171 @@
+"""Recipes: every mistake at once, with its place, its key and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lamina.errors import UsageError
+from lamina.recipe.loader import RecipeError, dump_recipe, load_recipe, read_resolved
+from lamina.recipe.schema import TrainSettings
+from lamina.training.schedule import learning_rate
+
+GOOD = """\
+name: good
+system: surface-fusion
+model: {size: tiny, dropout: 0.3, head: {gate: learned}}
+train: {max_steps: 500, lr: 5.0e-3, warmup: 100}
+decode: {beam: 4}
+"""
+
+
+def load(text: str, folder: Path, *overrides: str, sizes: tuple[int, int] = (100, 100)) -> object:
+    path = folder / "recipe.yaml"
+    path.write_text(text)
+    return load_recipe(path, overrides, sizes, sizes[0] == sizes[1])
+
+
+def test_a_recipe_is_resolved_and_read_back(tmp_path: Path) -> None:
+    recipe = load(GOOD, tmp_path, "train.seed=7", "model.encoder.layers=2")
+    assert (recipe.model.d_model, recipe.model.norm, recipe.model.encoder.layers) == (128, "post", 2)
+    assert (recipe.model.head.gate, recipe.train.seed, recipe.decode.beam) == ("learned", 7, 4)
+    (tmp_path / "resolved.yaml").write_text(dump_recipe(recipe))
+    assert read_resolved(tmp_path / "resolved.yaml") == recipe
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("name:", "nmae:", "recipe.yaml:1  nmae: not an option. Did you mean `name`?"),
+        ("train: {", "trian: {", "recipe.yaml:4  trian: not an option. Did you mean `train`?"),
+        ("surface-fusion", "surface-fusoin", "Did you mean `surface-fusion`?"),
+        ("size: tiny", "size: tyni", "recipe.yaml:3  model.size: must be one of tiny, small, iwslt, base, big, but is"),
+        ("dropout: 0.3", "droput: 0.3", "recipe.yaml:3  model.droput: not an option. Did you mean `dropout`?"),
+        ("dropout: 0.3", "dropout: 1.3", "recipe.yaml:3  model.dropout: must be less than 1, but is 1.3 instead."),
+        (
+            "dropout: 0.3",
+            "dropout: high",
+            "recipe.yaml:3  model.dropout: must be a valid number, but is 'high' instead.",
+        ),
+        (
+            "dropout: 0.3",
+            "norm: middle",
+            "recipe.yaml:3  model.norm: must be `pre` or `post`, but is `middle` instead.",
+        ),
+        (
+            "dropout: 0.3",
+            "init: zero",
+            "recipe.yaml:3  model.init: must be `xavier`, `ds` or `lipschitz`, but is `zero`",
+        ),
+        ("dropout: 0.3", "heads: 3", "recipe.yaml:3  model.heads: must divide d_model 128, but is 3 instead."),
+        ("gate: learned", "gate: learnt", "recipe.yaml:3  model.head.gate: must be a number from 0 to 1, or `learned`"),
+        ("gate: learned", "gat: learned", "recipe.yaml:3  model.head.gat: not an option. Did you mean `gate`?"),
+        ("gate: learned", "mode: sort", "recipe.yaml:3  model.head.mode: must be `hard`, `soft` or `postnorm`, but is"),
+        ("gate: learned", "tau: 2.0", "recipe.yaml:3  model.head.tau: acts only in mode `soft`"),
+        (
+            "gate: learned",
+            "layer: 9",
+            "recipe.yaml:3  model.head.layer: must be one of the decoder's 4 layers, but is 9",
+        ),
+        (
+            "head: {gate: learned}",
+            "head: surface",
+            "recipe.yaml:3  model.head: must be a mapping such as {type: surface}",
+        ),
+        (
+            "head: {gate: learned}",
+            "bridge: {type: collaborative}",
+            "recipe.yaml:3  model.bridge.type: bridge `collaborative` reads contexts, which encoder `stack` does not",
+        ),
+        (
+            "head: {gate: learned}",
+            "encoder: {type: msc, layers: 50}",
+            "recipe.yaml:3  model.encoder.layers: must be a multiple of the decoder's 4 layers for encoder `msc`",
+        ),
+        ("head: {gate: learned}", "encoder: {type: stak}", "but is `stak` instead. Did you mean `stack`?"),
+        (
+            "head: {gate: learned}",
+            "decoder: {attention: cross}",
+            "recipe.yaml:3  model.decoder.attention: must be `self`,",
+        ),
+        ("head: {gate: learned}", "source_vocab: 5", "model.source_vocab: not an option: it comes from the data."),
+        ("max_steps: 500", "max_steps: 0", "recipe.yaml:4  train.max_steps: must be greater than 0, but is 0 instead."),
+        ("max_steps: 500", "max_step: 500", "recipe.yaml:4  train.max_step: not an option. Did you mean `max_steps`?"),
+        ("lr: 5.0e-3", "lr: fast", "recipe.yaml:4  train.lr: must be a valid number, but is 'fast' instead."),
+        (
+            "warmup: 100",
+            "warmup: 900",
+            "recipe.yaml:4  train.warmup: must be less than max_steps 500, but is 900 instead.",
+        ),
+        (
+            "warmup: 100",
+            "weight_decay: 0.1",
+            "recipe.yaml:4  train.weight_decay: needs optimizer `adamw`; for MSC's L2",
+        ),
+        ("warmup: 100", "schedule: cosin", "train.schedule: must be `inverse_sqrt`, `linear`, `cosine` or `constant`,"),
+        ("beam: 4", "beam: -1", "recipe.yaml:5  decode.beam: must be greater than 0, but is -1 instead."),
+        ("decode: {beam: 4}", "decode: 4", "recipe.yaml:5  decode: must be a mapping, but is 4 instead."),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_mistakes(before: str, after: str, message: str, tmp_path: Path) -> None:
+    assert before in GOOD
+    with pytest.raises(RecipeError) as caught:
+        load(GOOD.replace(before, after), tmp_path)
+    assert message in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_all_mistakes_at_once(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load(GOOD.replace("dropout", "droput").replace("lr:", "rate:").replace("beam: 4", "beam: x"), tmp_path)
+    assert [line.split()[0] for line in str(caught.value).splitlines()] == [f"recipe.yaml:{n}" for n in (3, 4, 5)]
+
+
+def test_overrides_have_a_place_too(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"^--set  train\.sed: not an option\. Did you mean `seed`\?$"):
+        load(GOOD, tmp_path, "train.sed=3")
+    with pytest.raises(UsageError, match=r"--set must be key.path=value, but is `seed` instead"):
+        load(GOOD, tmp_path, "seed")
+    with pytest.raises(UsageError, match=r"--set name.first: `name` has no keys below it"):
+        load(GOOD, tmp_path, "name.first=x")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1\nb: 2\n", r"recipe.yaml:2: not YAML"),
+        ("- a\n- b\n", "must be a mapping with keys such as"),
+        ("model: 3\n", "model: must be a mapping, but is 3 instead"),
+    ],
+)
+def test_files_that_are_no_recipe(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=message):
+        load(text, tmp_path)
+
+
+def test_a_missing_recipe(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"none.yaml: not found"):
+        load_recipe(tmp_path / "none.yaml", [], (10, 10), True)
+
+
+def test_two_vocabularies_share_only_the_decoders(tmp_path: Path) -> None:
+    assert load(GOOD, tmp_path, sizes=(100, 90)).model.share_embeddings == "decoder"
+    with pytest.raises(RecipeError, match=r"model.share_embeddings: `all` needs one vocabulary"):
+        load(GOOD, tmp_path, "model.share_embeddings=all", sizes=(100, 90))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("inverse_sqrt", {1: 1e-3, 10: 1e-2, 40: 0.5e-2, 100: 1e-2 * 0.1**0.5}),
+        ("linear", {10: 1e-2, 55: 0.5e-2, 100: 0.0}),
+        ("cosine", {10: 1e-2, 55: 0.5e-2, 100: 0.0}),
+        ("constant", {5: 0.5e-2, 11: 1e-2, 100: 1e-2}),
+    ],
+)
+def test_schedules(schedule: str, expected: dict[int, float]) -> None:
+    train = TrainSettings(lr=1e-2, warmup=10, max_steps=100, schedule=schedule)
+    for step, rate in expected.items():
+        assert learning_rate(train, step) == pytest.approx(rate, abs=1e-6)
