@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from lamina.model.layers.dropout import keep_mask
 from support import make_batch, small
 
 SURFACE = {"head": {"type": "surface"}}
@@ -73,6 +74,27 @@ def test_rates_reach_their_places() -> None:
             inner = name.endswith("feed_forward.dropout")
             assert module.p == (expected["feed_forward"] if inner else 0.3), name
     assert model.source_embedding.dropout == 0.3
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.999])
+@pytest.mark.parametrize("shape", [(1000, 333), (7,), (3, 5, 1), (0, 4)])
+def test_masks_keep_the_rate_and_the_mean(rate: float, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(3)
+    mask = keep_mask(torch.empty(shape), rate)
+    assert mask.shape == shape
+    assert all(value == 0 or value == pytest.approx(1 / (1 - rate), rel=0.01) for value in mask.unique().tolist())
+    if mask.numel() > 1000:
+        assert float((mask == 0).float().mean()) == pytest.approx(rate, abs=0.003)
+        assert float(mask.mean()) == pytest.approx(1, abs=0.06)
+
+
+def test_masks_follow_the_generator() -> None:
+    draws = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        draws.append(keep_mask(torch.empty(64), 0.5))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
 
 
 def test_the_source_mask_keeps_the_mean() -> None:

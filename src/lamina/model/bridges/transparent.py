@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lamina.errors import UsageError
+from lamina.model.layers.dropout import Dropout
 from lamina.model.settings import BridgeSettings, Rate
 from lamina.model.states import EncoderStates, Memory
 
@@ -60,7 +61,7 @@ class TransparentBridge(nn.Module):
         normed = settings.embedding is not None and settings.embedding_norm and model.norm == "post"
         self.embedding_norm = nn.LayerNorm(model.d_model) if normed else nn.Identity()
         self.norm = nn.LayerNorm(model.d_model)
-        self.dropout = nn.Dropout(model.dropout)
+        self.dropout = Dropout(model.dropout)
         self.masked: int | None = None
 
     def weight_shape(self, decoder_layers: int, columns: int, d_model: int) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from lamina.errors import Problem
 from lamina.model.heads.cross_entropy import smoothed_cross_entropy, spread
 from lamina.model.heads.head import Head
 from lamina.model.heads.surface_readers import AttentionReader, PooledReader, SurfaceMemory
+from lamina.model.layers.dropout import Dropout
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.settings import HeadSettings
 from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
@@ -114,7 +115,7 @@ class SurfaceHead(Head):
         self.feed_forward = (
             FeedForward(model.d_model, model.ffn_size, model.activation_dropout) if settings.ffn else None
         )
-        self.dropout = nn.Dropout(model.dropout)
+        self.dropout = Dropout(model.dropout)
         if settings.linear:
             self.target_linear: nn.Module = nn.Linear(model.d_model, model.d_model, bias=False)
             self.source_linear: nn.Module = nn.Linear(model.d_model, model.d_model, bias=False)

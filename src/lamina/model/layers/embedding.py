@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from lamina.errors import UsageError
+from lamina.model.layers.dropout import Dropout, keep_mask
 from lamina.model.layers.positions import Positions, count_positions
 from lamina.model.states import EncoderStates
 from lamina.text.vocabulary import PAD
@@ -58,7 +58,7 @@ class SourceEmbedding(nn.Module):
         if self.surface_positions:
             surface_BSD = embedded_BSD
         if self.training and self.dropout > 0:
-            mask_BSD = F.dropout(torch.ones_like(embedded_BSD), self.dropout)
+            mask_BSD = keep_mask(embedded_BSD, self.dropout)
             surface_BSD, embedded_BSD = surface_BSD * mask_BSD, embedded_BSD * mask_BSD
         return EncoderStates(source_BS, valid_BS, surface_BSD, embedded_BSD, top_BSD=embedded_BSD)
 
@@ -70,7 +70,7 @@ class TargetEmbedding(nn.Module):
         super().__init__()
         self.tokens = tokens
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, tokens_BT: Tensor, start: int = 0) -> Tensor:
         """Embed tokens at positions start, start+1, …; prefixes are padded on the right."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from lamina.model.layers.dropout import Dropout
+
 
 class FeedForward(nn.Module):
     """W2·relu(W1·x + b1) + b2, with dropout after the relu."""
@@ -12,7 +14,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.rise = nn.Linear(d_model, hidden)
         self.fall = nn.Linear(hidden, d_model)
-        self.dropout = nn.Dropout(activation_dropout)
+        self.dropout = Dropout(activation_dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, T, D)."""

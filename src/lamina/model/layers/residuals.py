@@ -8,6 +8,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from lamina.model.layers.dropout import Dropout
+
 Norm = Literal["pre", "post"]
 
 
@@ -22,7 +24,7 @@ class Residual(nn.Module):
     def __init__(self, d_model: int, norm: Norm, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.pre = norm == "pre"
 
     def enter(self, x_BTD: Tensor) -> Tensor:
