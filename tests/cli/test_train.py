@@ -114,7 +114,7 @@ def test_a_run_that_is_done_stays_as_it_is(data: Path, straight: Path) -> None:
     assert metrics(straight) == before
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_always_resumes_to_the_same_weights(
     kills: int, data: Path, straight: Path, tmp_path: Path
 ) -> None:
@@ -130,7 +130,9 @@ def test_killed_at_random_moments_it_always_resumes_to_the_same_weights(
     assert_same_run(tmp_path / "run", straight)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 75), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_signals_save_and_say_so(number: int, code: int, data: Path, straight: Path, tmp_path: Path) -> None:
     with start(data, tmp_path / "run") as process:
         for line in process.stderr:
@@ -144,6 +146,7 @@ def test_signals_save_and_say_so(number: int, code: int, data: Path, straight: P
     assert_same_run(tmp_path / "run", straight)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
     data: Path, straight: Path, tmp_path: Path
 ) -> None:
@@ -181,6 +184,7 @@ def plain(name: str) -> list[str]:
     return [part for option in options for part in ("--set", option)]
 
 
+@pytest.mark.slow
 def test_ranks_and_accumulation_give_the_weights_of_one_whole_batch(data: Path, tmp_path: Path) -> None:
     half = ["--set", "train.batch_tokens=128"]
     assert train(data, tmp_path / "one", *plain("one")).returncode == 0
