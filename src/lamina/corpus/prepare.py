@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +19,9 @@ from lamina.corpus.filters import Filters
 from lamina.corpus.prepared import FORMAT, META, PreparedData
 from lamina.corpus.reading import Pair, PairSource, TwoFiles
 from lamina.corpus.report import write_report
-from lamina.corpus.shards import PARTIAL, Shard, ShardWriter, id_type
+from lamina.corpus.shards import Shard, ShardWriter, id_type
 from lamina.errors import DataError, UsageError
+from lamina.files import PARTIAL, digest, write_text
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.subwords import Kind, count_vocabulary, learn_bpe, learn_sentencepiece, read_codes, read_text
@@ -280,19 +279,3 @@ def watched(pairs: Iterable[Pair], stage: str, total: int | None, progress: Prog
 def summary(looked: Survey) -> str:
     """How many pairs were dropped for which reason."""
     return ", ".join(f"{count:,} {reason}" for reason, count in looked.dropped.items() if count)
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file under a temporary name, flush it to the disk, then rename it."""
-    partial = path.with_name(path.name + PARTIAL)
-    with partial.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.rename(path)

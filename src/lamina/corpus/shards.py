@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamina.errors import DataError
+from lamina.files import PARTIAL, digest
 
 SIDES = ("source", "target")
-PARTIAL = ".partial"
 Ids = NDArray[np.unsignedinteger[Any]]
 
 
@@ -83,7 +83,7 @@ class ShardWriter:
         facts = {
             "pairs": self.pairs,
             "tokens": self.ends,
-            "sha256": {name: digest.hexdigest() for name, digest in self.digests.items()},
+            "sha256": {name: each.hexdigest() for name, each in self.digests.items()},
         }
         (self.partial / "shard.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         self.partial.rename(self.folder)
@@ -138,7 +138,6 @@ class Shard:
 def verify(folder: Path) -> Iterator[str]:
     """Files of a shard that are not what was written."""
     facts = json.loads((folder / "shard.json").read_text(encoding="utf-8"))
-    for name, digest in facts["sha256"].items():
-        with (folder / name).open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
-                yield name
+    for name, expected in facts["sha256"].items():
+        if digest(folder / name) != expected:
+            yield name

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lamina.errors import DataError
+from lamina.files import PARTIAL, digest, flush, write_text
 from lamina.model.folder import WEIGHTS, assign_weights
 from lamina.model.seq2seq import Seq2Seq
 
 STATE, DIGESTS = "training_state.pt", "digests.json"
-PARTIAL = ".partial"
 
 
 class Checkpoints:
@@ -56,11 +54,7 @@ class Checkpoints:
 
     def point(self, name: str, step: int) -> None:
         """Let `last.txt` or `best.txt` name a checkpoint."""
-        path = self.folder / f"{name}.txt"
-        partial = path.with_name(path.name + PARTIAL)
-        partial.write_text(f"{self.path(step).name}\n", encoding="utf-8")
-        flush(partial)
-        partial.rename(path)
+        write_text(self.folder / f"{name}.txt", f"{self.path(step).name}\n")
 
     def pointed(self, name: str) -> int | None:
         """The step that `last.txt` or `best.txt` names, if its checkpoint is there."""
@@ -114,18 +108,3 @@ class Checkpoints:
 def copy_weights(source: Seq2Seq, target: Seq2Seq) -> None:
     """Start from another model's weights; names and shapes must match."""
     assign_weights(target, {name: weight.detach() for name, weight in source.named_parameters()}, "the other model")
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def flush(path: Path) -> None:
-    """Make sure that a file or a folder's entries are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

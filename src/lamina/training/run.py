@@ -14,14 +14,14 @@ from typing import Any
 import torch
 
 from lamina import __version__
-from lamina.corpus.prepare import write_text
 from lamina.corpus.prepared import META, PreparedData
 from lamina.errors import DataError, UsageError
+from lamina.files import PARTIAL, digest, write_text
 from lamina.model.folder import CARD, model_card, save_model
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.loader import dump_recipe, read_resolved
 from lamina.recipe.schema import Recipe
-from lamina.training.checkpoint import PARTIAL, Checkpoints, digest
+from lamina.training.checkpoint import Checkpoints
 
 # What may change between the first start of a run and a resumption: nothing that changes a step.
 CHANGEABLE = ("max_steps", "save_every", "validate_every", "log_every", "keep_last", "patience")
