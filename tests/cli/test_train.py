@@ -106,6 +106,8 @@ def test_a_run_leaves_what_it_should(straight: Path) -> None:
     assert kinds == {"train", "valid", "gradients"}
     assert len(next(record for record in metrics(straight) if record["kind"] == "gradients")["encoder"]) == 2
     assert load_model(straight / "model").config.head.type == "surface"
+    valid = [record for record in metrics(straight) if record["kind"] == "valid"]
+    assert all(record["normalised_perplexity"] < record["perplexity"] for record in valid)
 
 
 def test_a_run_that_is_done_stays_as_it_is(data: Path, straight: Path) -> None:

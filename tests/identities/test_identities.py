@@ -146,6 +146,18 @@ def test_renormalised_hard_is_hard_over_its_mass(gate: Any) -> None:
         torch.testing.assert_close(normal.log_probs(batch.source_BS, batch.prefix_BT), expected)
 
 
+@pytest.mark.parametrize("gate", [0.8, "learned"])
+def test_the_normalised_perplexity_of_hard_is_that_of_the_renormalised_head(gate: Any) -> None:
+    hard, normal = (small(head={"type": "surface", "gate": gate, "renormalise": on}) for on in (False, True))
+    batch = make_batch()
+    assert (hard.head.normalised, normal.head.normalised) == (False, True)
+    with torch.no_grad():
+        found = hard.normalised_nll(*batch)
+        torch.testing.assert_close(found, normal(*batch).nll_BT)
+        torch.testing.assert_close(found, normal.normalised_nll(*batch))
+        assert not torch.allclose(found, hard(*batch).nll_BT)
+
+
 @pytest.mark.parametrize("gate", [0.3, "learned"])
 def test_hard_loss_is_two_weighted_cross_entropies(gate: Any) -> None:
     """λ·LS(a) + (1-λ)·LS(b), value and gradient, against torch's own cross-entropy."""

@@ -84,6 +84,11 @@ class Seq2Seq(nn.Module):
         states = self.decode(prefix, memory)
         return self.head.loss(states, memory.head, target, self.pad_id, smoothing)
 
+    def normalised_nll(self, source: Tensor, prefix: Tensor, target: Tensor) -> Tensor:
+        """−log p of every target token under the head's distribution made to sum to 1, (B, T), 0 at padding."""
+        memory = self.remember(source)
+        return self.head.normalised_nll(self.decode(prefix, memory), memory.head, target, self.pad_id)
+
     def start(self, memory: SourceMemory) -> DecoderCache:
         """The cache of incremental decoding before its first step, one row per source."""
         return self.decoder.start(memory.decoder)

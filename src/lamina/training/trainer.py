@@ -190,7 +190,7 @@ class Trainer:
 
     def _validate(self) -> None:
         self.model.eval()
-        own = Window()
+        own, normalised_nll = Window(), 0.0
         plain = Batches(self.data.split("valid"), self.train.batch_tokens, start_id=self.recipe.model.start_id)
         updates = plain.updates(0)
         with torch.no_grad():
@@ -199,6 +199,8 @@ class Trainer:
                 arrays = (batch.source, batch.prefix, batch.target)
                 tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
                 own.add(self.model(*tensors, self.train.label_smoothing))
+                if not self.model.head.normalised:
+                    normalised_nll += float(self.model.normalised_nll(*tensors).sum())
         self.model.train()
         windows = self.ranks.gather(own)
         tokens = max(1, sum(window.tokens for window in windows))
@@ -207,8 +209,13 @@ class Trainer:
             self.best, self.best_step, self.waited = loss, self.step, 0
         else:
             self.waited += 1
-        self._record({"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": exp(nll)})
-        self.say(f"step {self.step}  valid loss {loss:.4f}  ppl {exp(nll):.2f}{'  (best)' if self.waited == 0 else ''}")
+        record = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": exp(nll)}
+        shown = f"ppl {exp(nll):.2f}"
+        if not self.model.head.normalised:  # mass below 1: only the renormalised one compares with other systems
+            record["normalised_perplexity"] = exp(sum(self.ranks.gather(normalised_nll)) / tokens)
+            shown += f" (normalised {record['normalised_perplexity']:.2f})"
+        self._record(record)
+        self.say(f"step {self.step}  valid loss {loss:.4f}  {shown}{'  best' if self.waited == 0 else ''}")
 
     def _due(self, every: Every, new_epoch: bool) -> bool:
         return new_epoch if every == "epoch" else self.step % every == 0

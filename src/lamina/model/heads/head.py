@@ -17,6 +17,7 @@ class Head(nn.Module, ABC):
     """
 
     weight_VD: nn.Parameter
+    normalised = True  # whether probabilities sum to 1; if not, their perplexity does not compare with others
 
     def remember(self, enc: EncoderStates) -> Any:
         """What the head keeps of a source, once per source: tensors in dataclasses or tuples, or nothing."""
@@ -25,6 +26,10 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def forward(self, states: DecoderStates, memory: Any) -> LogProbs:
         """The distribution at every position."""
+
+    def normalised_nll(self, states: DecoderStates, memory: Any, target_BT: Tensor, pad_id: int) -> Tensor:
+        """−log p of every target token under the distribution made to sum to 1, (B, T), 0 at padding."""
+        return self.loss(states, memory, target_BT, pad_id, 0.0).nll_BT
 
     @abstractmethod
     def loss(self, states: DecoderStates, memory: Any, target_BT: Tensor, pad_id: int, smoothing: float) -> Loss:

@@ -103,6 +103,7 @@ class SurfaceHead(Head):
         super().__init__()
         self.weight_VD = weight_VD
         self.two_softmaxes = settings.mode == "hard" and not settings.renormalise
+        self.normalised = not self.two_softmaxes
         self.soft = settings.mode != "hard"
         self.tau = settings.tau
         self.layer = (settings.layer or model.decoder.layers) - 1
@@ -164,12 +165,11 @@ class SurfaceHead(Head):
         self, states: DecoderStates, memory: SurfaceMemory, target_BT: Tensor, pad_id: int, smoothing: float
     ) -> Loss:
         """In plain `hard` mode λ·LS(a) + (1-λ)·LS(b): the mixed distribution is never built."""
-        real_BT = target_BT != pad_id
-        target_N = target_BT[real_BT]
         sides = self.sides(states, memory)
         if not self.two_softmaxes:
-            total, nll_N = smoothed_cross_entropy(self.mixed(sides)[real_BT], self.weight_VD, target_N, smoothing)
-            return Loss(total, spread(nll_N, real_BT), len(target_N))
+            return self._mixed_loss(sides, target_BT, pad_id, smoothing)
+        real_BT = target_BT != pad_id
+        target_N = target_BT[real_BT]
         gate = sides.gate if isinstance(sides.gate, Tensor) else torch.tensor(sides.gate, device=target_N.device)
         gate_N = gate.expand(*target_BT.shape, 1)[real_BT][:, 0]
         total, nll_2N = smoothed_cross_entropy(
@@ -181,4 +181,14 @@ class SurfaceHead(Head):
         )
         target_nll_N, source_nll_N = nll_2N.chunk(2)
         nll_N = (gate_N * target_nll_N + (1 - gate_N) * source_nll_N).detach()
+        return Loss(total, spread(nll_N, real_BT), len(target_N))
+
+    def normalised_nll(self, states: DecoderStates, memory: SurfaceMemory, target_BT: Tensor, pad_id: int) -> Tensor:
+        """In plain `hard` mode that of the renormalised distribution, which has one softmax."""
+        return self._mixed_loss(self.sides(states, memory), target_BT, pad_id, 0.0).nll_BT
+
+    def _mixed_loss(self, sides: Sides, target_BT: Tensor, pad_id: int, smoothing: float) -> Loss:
+        real_BT = target_BT != pad_id
+        features_ND, target_N = self.mixed(sides)[real_BT], target_BT[real_BT]
+        total, nll_N = smoothed_cross_entropy(features_ND, self.weight_VD, target_N, smoothing)
         return Loss(total, spread(nll_N, real_BT), len(target_N))
