@@ -165,6 +165,33 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
     ).read_bytes()
 
 
+def test_average(straight: Path) -> None:
+    result = run_lamina("average", straight, "--last", "2")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("the average of steps 20, 24\n")
+    parts = [load_file(straight / "checkpoints" / f"step_0000{step}" / "model.safetensors") for step in (20, 24)]
+    averaged = dict(load_model(straight / "averaged").named_parameters())
+    for name, weight in averaged.items():
+        torch.testing.assert_close(weight.detach(), (parts[0][name] + parts[1][name]) / 2)
+    chosen = run_lamina("average", straight, "--steps", "10,20")
+    assert "the average of steps 10, 20" in chosen.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "Give either --last K or --steps a,b,c."),
+        (["--last", "99"], "--last must be at most"),
+        (["--steps", "3"], "There is no checkpoint of step 3; there are 5,"),
+        (["--steps", "x"], "--steps must be numbers with commas between them, but is `x` instead."),
+    ],
+)
+def test_average_errors(options: list[str], message: str, straight: Path) -> None:
+    result = run_lamina("average", straight, *options)
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
 def test_what_may_not_change_is_named(data: Path, straight: Path) -> None:
     result = train(data, straight, "--set", "train.lr=0.1")
     assert result.returncode == 2

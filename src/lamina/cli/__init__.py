@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lamina import __version__
+from lamina.cli.average import average
 from lamina.cli.bench import bench
 from lamina.cli.import_fairseq import import_fairseq
 from lamina.cli.prepare import prepare
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command("prepare")(prepare)
 app.command("train")(train)
+app.command("average")(average)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
 app.add_typer(bench, name="bench")

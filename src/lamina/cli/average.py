@@ -1,0 +1,33 @@
+"""`lamina average`: the mean of several checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lamina.errors import UsageError
+
+
+def average(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Average the last so many checkpoints.")] = None,
+    steps: Annotated[str | None, typer.Option("--steps", help="Average the checkpoints of these steps: a,b,c.")] = None,
+) -> None:
+    """Average checkpoints into RUN/averaged, a model folder.
+
+    [bold]Examples[/bold]
+
+        lamina average runs/first --last 10
+
+        lamina average runs/first --steps 7000,7500,8000
+    """
+    from lamina.training.averaging import average as carry_out
+
+    try:
+        chosen = None if steps is None else [int(step) for step in steps.split(",")]
+    except ValueError as error:
+        raise UsageError(f"--steps must be numbers with commas between them, but is `{steps}` instead.") from error
+    out, used = carry_out(run, last=last, steps=chosen)
+    print(f"{out}: the average of steps {', '.join(map(str, used))}")

@@ -1,0 +1,52 @@
+"""The mean of several checkpoints' weights, as a model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from lamina.errors import DataError, UsageError
+from lamina.model.folder import CARD, WEIGHTS, assign_weights, load_model, model_card, save_model
+from lamina.text.pipeline import TextPipeline
+from lamina.training.checkpoint import Checkpoints
+
+
+def average(run: Path, *, last: int | None = None, steps: Sequence[int] | None = None) -> tuple[Path, list[int]]:
+    """Write `RUN/averaged` from the last so many checkpoints or from these steps; returns it and the steps."""
+    checkpoints = Checkpoints(run / "checkpoints")
+    chosen = choose_steps(checkpoints, last, steps)
+    total: dict[str, torch.Tensor] = {}
+    for step in chosen:
+        damage = checkpoints.damage(step)
+        if damage is not None:
+            raise DataError(f"{damage}; leave step {step} out.")
+        for name, weight in load_file(checkpoints.path(step) / WEIGHTS).items():
+            total[name] = total[name] + weight.double() if name in total else weight.double()
+    model = load_model(run / "model")
+    assign_weights(model, {name: (weight / len(chosen)).float() for name, weight in total.items()}, str(run))
+    out = run / "averaged"
+    save_model(model, out)
+    TextPipeline.load(run / "model").save(out)
+    origin = f"The average of steps {', '.join(map(str, chosen))} of the run `{run.name}`."
+    (out / CARD).write_text(model_card(model, origin), encoding="utf-8")
+    return out, chosen
+
+
+def choose_steps(checkpoints: Checkpoints, last: int | None, steps: Sequence[int] | None) -> list[int]:
+    """Which checkpoints to average; exactly one of the two ways must be given."""
+    if (last is None) == (steps is None):
+        raise UsageError("Give either --last K or --steps a,b,c.")
+    there = checkpoints.steps()
+    if not there:
+        raise DataError(f"{checkpoints.folder}: holds no checkpoints; is it a run?")
+    if last is not None:
+        if last > len(there):
+            raise UsageError(f"--last must be at most {len(there)}, the checkpoints there are, but is {last} instead.")
+        return there[-last:]
+    missing = [step for step in steps or () if step not in there]
+    if missing:
+        raise UsageError(f"There is no checkpoint of step {missing[0]}; there are {', '.join(map(str, there))}.")
+    return sorted(set(steps or ()))
