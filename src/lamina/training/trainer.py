@@ -60,6 +60,7 @@ class Trainer:
 
     def fit(self) -> None:
         """Train to the end, from wherever the run stands."""
+        self._introduce()
         self.resume()
         self.model.train()
         started, tokens = time.perf_counter(), 0
@@ -81,6 +82,17 @@ class Trainer:
                     self.save()
                 self._stop_if_asked()
         self.finish()
+
+    def _introduce(self) -> None:
+        model, parameters = self.recipe.model, sum(parameter.numel() for parameter in self.model.parameters())
+        sockets = f"{model.encoder.type} × {model.bridge.type} × {model.head.type}"
+        self.say(
+            f"{self.recipe.name}: {sockets}, {parameters:,} parameters, {len(self.batches.split):,} pairs, "
+            f"{self.train.max_steps:,} steps on {self.ranks.count} × {self.ranks.device.type}"
+        )
+        oversized = len(self.batches.oversized())
+        if oversized:
+            self.say(f"{oversized:,} pairs are longer than train.batch_tokens; each stands alone in its batch.")
 
     def resume(self) -> None:
         """Continue from the newest checkpoint that is whole."""
