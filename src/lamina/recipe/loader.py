@@ -34,7 +34,7 @@ class Source:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
             self.content: Any = yaml.safe_load(text)
         except FileNotFoundError as error:
-            raise RecipeError(f"{path}: not found. `lamina recipes` lists those that come with Lamina.") from error
+            raise RecipeError(f"{path}: not found.") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             mark = getattr(error, "problem_mark", None)
             place = f"{path}:{mark.line + 1}" if mark is not None else str(path)

@@ -1,7 +1,7 @@
 """Memory that stays: large tensors are not given back to the system between steps.
 
 glibc maps every large allocation anew and unmaps it when it is freed, so each step pays for fresh pages. Raising its
-two thresholds keeps them; peak memory is the same, since a step needs them all anyway.
+two thresholds keeps them with the process.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout`, about three times as fast on a CPU."""
+    """`nn.Dropout` with a faster draw on a CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Zero elements in training, and scale the others so that the mean stays."""
