@@ -38,7 +38,7 @@ def train(
 
     from lamina.corpus.prepared import PreparedData
     from lamina.model.folder import load_model
-    from lamina.recipe.loader import load_recipe
+    from lamina.recipe.loader import load_recipe_for
     from lamina.training.allocator import keep_pages
     from lamina.training.checkpoint import copy_weights
     from lamina.training.distributed import join_ranks
@@ -49,9 +49,7 @@ def train(
     if threads is not None:
         torch.set_num_threads(threads)
     prepared = PreparedData(data)
-    sizes = (len(prepared.text.source.vocabulary), len(prepared.text.target.vocabulary))
-    shared = prepared.text.source.vocabulary == prepared.text.target.vocabulary
-    chosen = load_recipe(recipe, overrides or [], sizes, shared)
+    chosen = load_recipe_for(prepared, recipe, overrides or [])
     run = Run(out or Path("runs") / chosen.name)
     with join_ranks(device) as ranks:
 

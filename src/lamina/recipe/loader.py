@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from lamina.corpus.prepared import PreparedData
 from lamina.errors import Problem, UsageError
 from lamina.model.problems import describe
 from lamina.names import nearest
@@ -72,6 +73,12 @@ class Source:
                 return self.places[key]
             key = key.rpartition(".")[0]
         return self.path.name
+
+
+def load_recipe_for(data: PreparedData, path: Path, overrides: Sequence[str]) -> Recipe:
+    """A complete recipe for this data."""
+    source, target = data.text.source.vocabulary, data.text.target.vocabulary
+    return load_recipe(path, overrides, (len(source), len(target)), source == target)
 
 
 def load_recipe(path: Path, overrides: Sequence[str], vocab_size: tuple[int, int], shared_vocabulary: bool) -> Recipe:

@@ -38,17 +38,21 @@ class Ranks:
         return any(self.gather(flag))
 
 
+def choose_device(name: str) -> torch.device:
+    """`auto` is a GPU if there is one; under `torchrun` each process of a machine has its own."""
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device("cpu")
+
+
 @contextmanager
 def join_ranks(device: str) -> Iterator[Ranks]:
     """Join the group that `torchrun` started; alone without it."""
     count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    place = torch.device("cuda", local) if kind == "cuda" else torch.device("cpu")
+    place = choose_device(device)
     if count == 1:
         yield Ranks(0, 1, place)
         return
-    distributed.init_process_group("nccl" if kind == "cuda" else "gloo")
+    distributed.init_process_group("nccl" if place.type == "cuda" else "gloo")
     try:
         yield Ranks(rank, count, place)
     finally:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from lamina.corpus.batches import Batches, Position
+from lamina.corpus.batches import Batches, Position, Update
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import DivergenceError, StoppedError
 from lamina.model.seq2seq import Seq2Seq
@@ -68,7 +68,7 @@ class Trainer:
             for update, position in self.batches.iterate(self.position):
                 if self.step >= self.train.max_steps or self._impatient():
                     break
-                self._update(update)
+                self.update(update)
                 self.step, tokens = self.step + 1, tokens + update.tokens
                 new_epoch = position.epoch > self.position.epoch
                 self.position = position
@@ -158,7 +158,8 @@ class Trainer:
             with self.run.metrics.open("r+b") as records:  # what came after the checkpoint will come again
                 records.truncate(state["metrics_bytes"])
 
-    def _update(self, update: Any) -> None:
+    def update(self, update: Update) -> None:
+        """One optimizer step."""
         rate = learning_rate(self.train, self.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate

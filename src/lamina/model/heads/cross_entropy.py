@@ -3,8 +3,12 @@
     LS_n = (1-ε)·nll_n + (ε/V)·Σ_v(-log p_nv)         total = Σ_n w_n·LS_n
 
 The vocabulary logits exist for one chunk of tokens at a time. The gradient of a chunk's logits is at hand as
-soon as its log-probabilities are, so the gradients of the features and of the softmax matrix are formed in the
+soon as its probabilities are, so the gradients of the features and of the softmax matrix are formed in the
 forward pass: three vocabulary products in all, as many as the plain way, and nothing is recomputed.
+
+The gradient of the logits is w_n·(p_nv − ε/V − (1-ε)·[v = target]). Only p is as large as the vocabulary; the other
+two terms reach the features and the matrix through sums and single rows, so logits are passed over once, by the
+softmax. Likewise Σ_v logit_nv = f_n·Σ_v E_v.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK_LOGITS = 2**23  # alive at a time: 32 MB in fp32, and as much again for the log-probabilities
+CHUNK_LOGITS = 2**23  # alive at a time: 32 MB in fp32, and as much again for the probabilities
+SMALLEST_PROB = 1e-30  # below, fp32 loses digits
 
 
 def smoothed_cross_entropy(
@@ -56,9 +61,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         gradient_type = precise if product_type == torch.float16 else product_type
         with torch.autocast(features_ND.device.type, enabled=False):
             features_ND, matrix_VD = features_ND.to(product_type), weight_VD.to(product_type)
-            gradient_VD = weight_VD.to(gradient_type) if differentiable else matrix_VD
+            mean_D = matrix_VD.mean(dim=0, dtype=precise)
             nll_N, smoothed_N = features_ND.new_empty(2, tokens, dtype=precise).unbind()
             if differentiable:
+                gradient_VD = weight_VD.to(gradient_type)
                 features_grad_ND = torch.empty_like(features_ND, dtype=gradient_type)
                 weight_grad_VD = torch.zeros_like(weight_VD, dtype=precise)
             size = max(1, min(tokens, CHUNK_LOGITS // vocabulary))
@@ -69,16 +75,22 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 features_CD, target_C1 = features_ND[chunk], target_N[chunk, None]
                 rows = len(features_CD)
                 torch.mm(features_CD, matrix_VD.T, out=logits_CV[:rows])
-                log_probs_CV = torch.log_softmax(logits_CV[:rows], dim=-1, dtype=precise, out=buffer_CV[:rows])
-                nll_N[chunk] = -log_probs_CV.gather(1, target_C1)[:, 0]
-                smoothed_N[chunk] = (1 - smoothing) * nll_N[chunk] - smoothing * log_probs_CV.mean(dim=-1)
+                probs_CV = torch.softmax(logits_CV[:rows], dim=-1, dtype=precise, out=buffer_CV[:rows])
+                nll_N[chunk] = _nll(logits_CV[:rows], probs_CV, target_C1)
+                normaliser_C = logits_CV[:rows].gather(1, target_C1)[:, 0] + nll_N[chunk]
+                mean_log_prob_C = features_CD.to(precise) @ mean_D - normaliser_C
+                smoothed_N[chunk] = (1 - smoothing) * nll_N[chunk] - smoothing * mean_log_prob_C
                 if differentiable:
-                    grad_CV = log_probs_CV.exp_().sub_(smoothing / vocabulary)
-                    grad_CV.scatter_add_(1, target_C1, torch.full_like(grad_CV[:, :1], smoothing - 1))
-                    grad_CV = grad_CV.mul_(importance_N[chunk, None]).to(gradient_type)
-                    torch.mm(grad_CV, gradient_VD, out=features_grad_ND[chunk])
-                    _add_product(weight_grad_VD, grad_CV.T, features_CD.to(gradient_type))
+                    probs_CV = probs_CV.to(gradient_type)
+                    torch.mm(probs_CV, gradient_VD, out=features_grad_ND[chunk])
+                    weighted_CD = features_CD.to(gradient_type) * importance_N[chunk, None]
+                    _add_product(weight_grad_VD, probs_CV.T, weighted_CD.to(gradient_type))
         if differentiable:
+            features_grad_ND -= smoothing * mean_D + (1 - smoothing) * gradient_VD[target_N]
+            features_grad_ND *= importance_N[:, None]
+            weighted_ND = features_ND.to(precise) * importance_N[:, None]
+            weight_grad_VD -= weighted_ND.sum(dim=0) * (smoothing / vocabulary)
+            weight_grad_VD.index_add_(0, target_N, weighted_ND, alpha=smoothing - 1)
             ctx.save_for_backward(features_grad_ND, weight_grad_VD, smoothed_N)
         ctx.mark_non_differentiable(nll_N)
         return (smoothed_N * importance_N).sum(), nll_N
@@ -88,6 +100,17 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         features_grad_ND, weight_grad_VD, smoothed_N = ctx.saved_tensors
         return features_grad_ND * grad, weight_grad_VD * grad, None, smoothed_N * grad, None, None
+
+
+def _nll(logits_CV: Tensor, probs_CV: Tensor, target_C1: Tensor) -> Tensor:
+    """−log p of the targets, from p itself unless that is too small to be exact."""
+    target_prob_C = probs_CV.gather(1, target_C1)[:, 0]
+    nll_C = -target_prob_C.log()
+    (tiny,) = torch.nonzero(target_prob_C < SMALLEST_PROB, as_tuple=True)
+    if len(tiny):
+        rows_XV = logits_CV[tiny].to(probs_CV.dtype)
+        nll_C[tiny] = rows_XV.logsumexp(dim=-1) - rows_XV.gather(1, target_C1[tiny])[:, 0]
+    return nll_C
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

@@ -8,6 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lamina.model.layers.dropout import keep_mask
+
+SHORT = 128  # keys
+
 
 @dataclass(frozen=True)
 class KeysValues:
@@ -55,14 +59,14 @@ class Attention(nn.Module):
 
     def weigh(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attend, and lay the heads side by side again: (B, T, D) before the output projection."""
-        attended_BHTK = F.scaled_dot_product_attention(
-            query_BHTK,
-            memory.keys_BHMK,
-            memory.values_BHMK,
-            attn_mask=mask,
-            dropout_p=self.dropout if self.training else 0.0,
-            is_causal=causal,
-        )
+        dropout = self.dropout if self.training else 0.0
+        keys_BHMK, values_BHMK = memory.keys_BHMK, memory.values_BHMK
+        if query_BHTK.device.type == "cpu" and keys_BHMK.shape[2] <= SHORT:
+            attended_BHTK = attend_short(query_BHTK, keys_BHMK, values_BHMK, mask, causal, dropout)
+        else:
+            attended_BHTK = F.scaled_dot_product_attention(
+                query_BHTK, keys_BHMK, values_BHMK, attn_mask=mask, dropout_p=dropout, is_causal=causal
+            )
         return join_heads(attended_BHTK)
 
     def weights(self, query_BHTK: Tensor, keys_BHMK: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -81,6 +85,33 @@ class Attention(nn.Module):
         query_BHTK, keys_BHTK, values_BHTK = self.project(x_BTD, 0, 3)
         attended_BTD = self.weigh(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask_keys(valid_BT))
         return self.out(attended_BTD)
+
+
+def attend_short(
+    query_BHTK: Tensor, keys_BHMK: Tensor, values_BHMK: Tensor, mask: Tensor | None, causal: bool, dropout: float
+) -> Tensor:
+    """What torch's fused kernel computes, by plain products: on a CPU they are faster for short sequences."""
+    batch, heads, length, width = query_BHTK.shape
+    keys = keys_BHMK.shape[2]
+    if causal:
+        mask = torch.ones(length, keys, dtype=torch.bool).tril()
+    bias = query_BHTK.new_zeros(()) if mask is None else hide(mask, query_BHTK.dtype)
+    scores_ATM = torch.baddbmm(
+        bias.expand(batch, heads, length, keys).reshape(batch * heads, length, keys),
+        query_BHTK.reshape(batch * heads, length, width),
+        keys_BHMK.reshape(batch * heads, keys, width).transpose(1, 2),
+        alpha=width**-0.5,
+    )
+    weights_ATM = scores_ATM.softmax(dim=-1)
+    if dropout > 0:
+        weights_ATM = weights_ATM * keep_mask(weights_ATM, dropout)
+    attended_ATK = torch.bmm(weights_ATM, values_BHMK.reshape(batch * heads, keys, width))
+    return attended_ATK.view(batch, heads, length, width)
+
+
+def hide(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask as something to add: 0 where True, and so little where False that its softmax is 0."""
+    return torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, torch.finfo(dtype).min)
 
 
 def join_heads(x_BHTK: Tensor) -> Tensor:

@@ -1,0 +1,160 @@
+"""`lamina train` beside Hugging Face Marian of the same shape, on the same batches.
+
+    pip install transformers
+    python benchmarks/training_speed.py DATA [--size tiny] [--rounds 5] [--steps 4]
+
+DATA is a folder that `lamina prepare` made. Each of the two lives in a process of its own, so that peak memory is its
+own, and they take turns. Both have residual dropout 0.1, label smoothing 0.1, shared embeddings, pre-norm or post-norm
+as they come (Marian is post-norm, and so is Lamina's here) and a fused Adam. Prints JSON: non-padding source and target
+tokens per second, the median of the ratios, and peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from itertools import islice
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+Step = Callable[[Any], None]
+RECIPE = """
+system: transformer-post
+model: {{size: {size}, dropout: 0.1}}
+train: {{max_steps: 100000, batch_tokens: {tokens}, lr: 1.0e-4, warmup: 10, label_smoothing: 0.1}}
+"""
+
+
+def lamina_step(data: Path, size: str, tokens: int) -> Step:
+    """One update exactly as `lamina train` makes it."""
+    import torch
+
+    from lamina.training.speed import idle_trainer
+
+    folder = TemporaryDirectory()
+    recipe = Path(folder.name) / "recipe.yaml"
+    recipe.write_text(RECIPE.format(size=size, tokens=tokens), encoding="utf-8")
+    trainer = idle_trainer(recipe, [], data, Path(folder.name) / "run", torch.device("cpu"))
+    trainer.scratch = folder  # type: ignore[attr-defined]  # lives as long as the trainer
+    return trainer.update
+
+
+def marian_step(data: Path, size: str, tokens: int) -> Step:
+    """Marian with torch's own cross-entropy, which is faster than the library's label smoother."""
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+
+    from lamina.corpus.prepared import PreparedData
+    from lamina.systems import SIZES
+
+    shape = SIZES[size]
+    layers = {side: shape[side]["layers"] for side in ("encoder", "decoder")}
+    config = MarianConfig(
+        vocab_size=len(PreparedData(data).text.target.vocabulary),
+        d_model=shape["d_model"],
+        encoder_layers=layers["encoder"],
+        decoder_layers=layers["decoder"],
+        encoder_attention_heads=shape["heads"],
+        decoder_attention_heads=shape["heads"],
+        encoder_ffn_dim=shape["ffn_size"],
+        decoder_ffn_dim=shape["ffn_size"],
+        dropout=0.1,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        activation_function="relu",
+        scale_embedding=True,
+        pad_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=0,
+        forced_eos_token_id=2,
+    )
+    model = MarianMTModel(config).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
+
+    def step(update: Any) -> None:
+        (batch,) = update.batches
+        source, prefix, target = map(torch.from_numpy, (batch.source, batch.prefix, batch.target))
+        logits = model(
+            input_ids=source, attention_mask=(source != 1).long(), decoder_input_ids=prefix, use_cache=False
+        ).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), target.flatten(), ignore_index=1, label_smoothing=0.1
+        )
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+MAKERS = {"lamina": lamina_step, "marian": marian_step}
+
+
+def work(name: str, data: Path, size: str, tokens: int, threads: int, pipe: Connection) -> None:
+    """Train on request: a number of steps in, tokens per second and peak memory out."""
+    import torch
+
+    from lamina.corpus.batches import Batches, Position
+    from lamina.corpus.prepared import PreparedData
+
+    torch.set_num_threads(threads)
+    step = MAKERS[name](data, size, tokens)
+    updates = Batches(PreparedData(data).split("train"), tokens, seed=1).iterate(Position())
+    while (steps := pipe.recv()) is not None:
+        batches = [update for update, _ in islice(updates, steps)]
+        real = sum(
+            int((part != 1).sum()) for update in batches for b in update.batches for part in (b.source, b.target)
+        )
+        started = time.perf_counter()
+        for update in batches:
+            step(update)
+        speed = real / (time.perf_counter() - started)
+        pipe.send((speed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--size", default="tiny")
+    parser.add_argument("--tokens", type=int, default=4096, help="padded target tokens per batch")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--steps", type=int, default=4, help="updates per turn")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    spawn = multiprocessing.get_context("spawn")
+    pipes: dict[str, Connection] = {}
+    for name in MAKERS:
+        pipes[name], there = spawn.Pipe()
+        arguments = (name, options.data, options.size, options.tokens, options.threads, there)
+        spawn.Process(target=work, args=arguments, daemon=True).start()
+    speeds: dict[str, list[float]] = {name: [] for name in MAKERS}
+    memory: dict[str, float] = {}
+    for turn in range(options.rounds + 1):
+        for name, pipe in pipes.items():
+            pipe.send(options.steps)
+            speed, memory[name] = pipe.recv()
+            if turn:  # the first is a warm-up
+                speeds[name].append(speed)
+    for pipe in pipes.values():
+        pipe.send(None)
+    ratios = [ours / theirs for ours, theirs in zip(speeds["lamina"], speeds["marian"], strict=True)]
+    report = {
+        **{key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()},
+        "tokens_per_second": {name: round(statistics.median(values)) for name, values in speeds.items()},
+        "ratio": round(statistics.median(ratios), 3),
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "peak_memory_mb": {name: round(value) for name, value in memory.items()},
+    }
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()
