@@ -15,7 +15,7 @@ help:
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,track,rouge,ctranslate2]'
 	@touch $@
 
 install: $(INSTALLED)

@@ -104,15 +104,14 @@ def work(name: str, data: Path, size: str, tokens: int, threads: int, pipe: Conn
 
     from lamina.corpus.batches import Batches, Position
     from lamina.corpus.prepared import PreparedData
+    from lamina.training.speed import real_tokens
 
     torch.set_num_threads(threads)
     step = MAKERS[name](data, size, tokens)
     updates = Batches(PreparedData(data).split("train"), tokens, seed=1).iterate(Position())
     while (steps := pipe.recv()) is not None:
         batches = [update for update, _ in islice(updates, steps)]
-        real = sum(
-            int((part != 1).sum()) for update in batches for b in update.batches for part in (b.source, b.target)
-        )
+        real = sum(map(real_tokens, batches))
         started = time.perf_counter()
         for update in batches:
             step(update)

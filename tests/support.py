@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lamina.cli import main
 from lamina.errors import Problem
 from lamina.model.bridges import BRIDGES
 from lamina.model.build import build
@@ -23,6 +27,30 @@ from lamina.systems import override, settings
 VOCABULARY = 23
 SHARED = Path(__file__).parents[2] / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared, which is not part of the repository")
+
+
+class Finished(NamedTuple):
+    """How a command ended, by the names of `subprocess.CompletedProcess`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_lamina(*arguments: str | Path, stdin: str = "") -> Finished:
+    """A whole command, in this process: importing torch takes longer than most of them."""
+    before = sys.argv, sys.stdin
+    out, err = io.StringIO(), io.StringIO()
+    sys.argv, sys.stdin = ["lamina", *map(str, arguments)], io.StringIO(stdin)
+    code: Any = 0
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.argv, sys.stdin = before
+    return Finished(code or 0, out.getvalue(), err.getvalue())
 
 
 class Combination(NamedTuple):

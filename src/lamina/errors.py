@@ -29,6 +29,15 @@ class DivergenceError(LaminaError):
     exit_code = 4
 
 
+class MissingExtraError(LaminaError):
+    """Something that an optional part of the installation does."""
+
+    exit_code = 5
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an extra: pip install 'lamina[{extra}]'")
+
+
 class StoppedError(LaminaError):
     """Asked to stop, saved, and can go on."""
 

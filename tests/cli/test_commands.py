@@ -10,13 +10,9 @@ from pathlib import Path
 import pytest
 
 from lamina.model.folder import load_model
+from support import run_lamina as run
 
 FIXTURE = Path(__file__).parents[1] / "golden" / "fixtures" / "sf_readme_defaults"
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lamina", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["systems", "--help"], ["systems"], ["prepare", "--help"]])

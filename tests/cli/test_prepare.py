@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 import pytest
-from test_commands import run
 
 from lamina.corpus.demo import write_demo
 from lamina.corpus.prepared import PreparedData
 from support import SHARED, needs_shared
+from support import run_lamina as run
 
 MULTI30K = SHARED / "data" / "multi30k"
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_commands import run as run_lamina
 
 from lamina.corpus.demo import write_demo
 from lamina.model.folder import load_model
 from lamina.systems import SYSTEMS
+from support import Finished, run_lamina
 
 RECIPE = """\
 name: tiny
@@ -58,21 +60,20 @@ def command(data: Path, out: Path, *options: str, ranks: int = 1) -> list[str]:
     return [*start, "train", str(data / "recipe.yaml"), "--data", str(data / "data"), "--out", str(out), *options]
 
 
-def train(data: Path, out: Path, *options: str, ranks: int = 1) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command(data, out, *options, ranks=ranks),
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-        env=environment,
-    )
+def train(data: Path, out: Path, *options: str) -> Finished:
+    return run_lamina("train", data / "recipe.yaml", "--data", data / "data", "--out", out, *options)
 
 
-def start(data: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+def train_ranks(data: Path, out: Path, *options: str, ranks: int) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command(data, out, *options), stderr=subprocess.PIPE, text=True, env=environment)
+    whole = command(data, out, *options, ranks=ranks)
+    return subprocess.run(whole, capture_output=True, text=True, timeout=170, check=False, env=environment)
+
+
+def start(data: Path, out: Path, *options: str, ranks: int = 1) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    whole = command(data, out, *options, ranks=ranks)
+    return subprocess.Popen(whole, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
 
 
 def metrics(out: Path) -> list[dict[str, Any]]:
@@ -218,7 +219,7 @@ def test_ranks_and_accumulation_give_the_weights_of_one_whole_batch(data: Path, 
     half = ["--set", "train.batch_tokens=128"]
     assert train(data, tmp_path / "one", *plain("one")).returncode == 0
     assert train(data, tmp_path / "turns", *plain("turns"), *half, "--set", "train.accumulate=2").returncode == 0
-    two = train(data, tmp_path / "ranks", *plain("ranks"), *half, ranks=2)
+    two = train_ranks(data, tmp_path / "ranks", *plain("ranks"), *half, ranks=2)
     assert two.returncode == 0, two.stderr
     step = Path("checkpoints") / "step_000020" / "model.safetensors"
     expected = load_file(tmp_path / "one" / step)
@@ -229,16 +230,50 @@ def test_ranks_and_accumulation_give_the_weights_of_one_whole_batch(data: Path, 
 
 
 @pytest.mark.slow
-def test_two_ranks_resume_exactly(data: Path, tmp_path: Path) -> None:
-    assert train(data, tmp_path / "whole", ranks=2).returncode == 0
-    assert train(data, tmp_path / "parts", "--set", "train.max_steps=13", ranks=2).returncode == 0
-    result = train(data, tmp_path / "parts", ranks=2)
-    assert "Resumed from step 13." in result.stderr
-    weights = [
-        (tmp_path / name / "checkpoints" / "step_000024" / "model.safetensors").read_bytes()
-        for name in ("whole", "parts")
-    ]
-    assert weights[0] == weights[1]
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_200_steps_equal_100_and_a_kill(ranks: int, data: Path, tmp_path: Path) -> None:
+    """The kill comes between two checkpoints and within an epoch."""
+    long = ["--set", "train.max_steps=200", "--set", "train.save_every=35", "--set", "train.log_every=1"]
+    assert train_ranks(data, tmp_path / "whole", *long, ranks=ranks).returncode == 0
+    with start(data, tmp_path / "parts", *long, ranks=ranks) as process:
+        for line in process.stderr:
+            if line.startswith("step 100 "):
+                break
+        os.killpg(process.pid, signal.SIGKILL)
+    result = train_ranks(data, tmp_path / "parts", *long, ranks=ranks)
+    assert "Resumed from step 70." in result.stderr
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.slow
+def test_killed_inside_a_checkpoint_write(data: Path, straight: Path, tmp_path: Path) -> None:
+    inside = 0
+    for _ in range(4):
+        with start(data, tmp_path / "run", "--quiet") as process:
+            while process.poll() is None:
+                if list((tmp_path / "run" / "checkpoints").glob("*.partial")):
+                    process.kill()
+                    inside += 1
+                    break
+    assert inside
+    assert list((tmp_path / "run" / "checkpoints").glob("*.partial"))
+    assert train(data, tmp_path / "run").returncode == 0
+    assert_same_run(tmp_path / "run", straight)
+    assert not list((tmp_path / "run" / "checkpoints").glob("*.partial"))
+
+
+@pytest.mark.slow
+def test_when_one_rank_dies_all_end(data: Path, tmp_path: Path) -> None:
+    endless = ["--set", "train.max_steps=100000", "--set", "train.log_every=1"]
+    with start(data, tmp_path / "run", *endless, ranks=2) as process:
+        for line in process.stderr:
+            if line.startswith("step 3 "):
+                break
+        workers = subprocess.check_output(["pgrep", "-P", str(process.pid)], text=True).split()
+        os.kill(int(workers[-1]), signal.SIGKILL)
+        process.stderr.read()
+        assert process.wait(timeout=60) != 0
+    assert not subprocess.run(["pgrep", "-g", str(process.pid)], capture_output=True, check=False).stdout
 
 
 def test_divergence_stops_with_the_layer_and_the_last_good_checkpoint(data: Path, tmp_path: Path) -> None:
@@ -269,6 +304,132 @@ def test_errors(options: list[str], code: int, message: str, data: Path, tmp_pat
     assert result.returncode == code
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def copy_of(data: Path, tmp_path: Path) -> Path:
+    shutil.copytree(data / "data", tmp_path / "data")
+    shutil.copy(data / "recipe.yaml", tmp_path)
+    return tmp_path
+
+
+def grow_vocabulary(meta: Path) -> None:
+    content = json.loads(meta.read_text())
+    content["vocabulary"]["source"] = 999
+    meta.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("train/00000/target.ids", Path.unlink, "target.ids: is missing. Prepare the data again."),
+        ("train/00000", shutil.rmtree, "train/00000: not a finished shard"),
+        ("valid/00000/source.ids", lambda path: path.write_bytes(b"123"), "source.ids: has 3 bytes instead of "),
+        ("meta.json", grow_vocabulary, "entries, but the data was encoded with 999. Prepare the data again."),
+    ],
+    ids=["missing file", "missing shard", "truncated", "vocabulary"],
+)
+def test_damaged_data_is_named_and_nothing_is_lost(
+    name: str, damage: Callable[[Path], object], message: str, data: Path, straight: Path, tmp_path: Path
+) -> None:
+    damaged = copy_of(data, tmp_path)
+    damage(damaged / "data" / name)
+    before = sorted(path.name for path in (straight / "checkpoints").iterdir())
+    result = train(damaged, straight)
+    assert result.returncode == 3
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert sorted(path.name for path in (straight / "checkpoints").iterdir()) == before
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(data: Path, straight: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the disk."""
+    smaller = ["--set", "train.max_steps=12"]
+    assert train(data, tmp_path / "run", *smaller).returncode == 0
+    largest = (tmp_path / "run" / "checkpoints" / "step_000010" / "training_state.pt").stat().st_size
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({largest} // 2, {largest} // 2));"
+    script = (
+        f"{limit} import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from lamina.cli import main; main()"
+    )
+    arguments = command(data, tmp_path / "run")[3:]
+    result = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    assert result.returncode == 3, result.stderr
+    assert "Nothing before it is lost; make room, and the same command goes on." in result.stderr
+    assert "Traceback" not in result.stderr
+    assert train(data, tmp_path / "run").returncode == 0
+    assert metrics(tmp_path / "run")[-1] == metrics(straight)[-1]
+
+
+def test_another_vocabulary_cannot_be_tuned(data: Path, straight: Path, tmp_path: Path) -> None:
+    pairs = [str(data / f"{split}.{language}") for split in ("valid", "valid") for language in ("en", "de")]
+    files = ["--train", *pairs[:2], "--valid", *pairs[2:]]
+    assert run_lamina("prepare", *files, "--vocab-size", "5000", "--out", tmp_path / "other").returncode == 0
+    result = run_lamina(
+        "train", data / "recipe.yaml", "--data", tmp_path / "other", "--out", tmp_path / "run", "--init-from", straight
+    )
+    assert result.returncode == 3
+    assert f"Prepare the data with `--text-from {straight / 'model'}`." in result.stderr
+    again = run_lamina("prepare", *files, "--text-from", straight, "--out", tmp_path / "same")
+    assert again.returncode == 0, again.stderr
+    tuned = run_lamina(
+        "train", data / "recipe.yaml", "--data", tmp_path / "same", "--out", tmp_path / "tuned",
+        "--init-from", straight, "--set", "train.max_steps=9",
+    )  # fmt: skip
+    assert tuned.returncode == 0, tuned.stderr
+
+
+def test_a_moving_average_is_what_is_saved_and_it_resumes_exactly(data: Path, tmp_path: Path) -> None:
+    own = ["--set", "train.ema=0.5", "--set", "train.save_every=1", "--set", "train.keep_last=30"]
+    plain_run, averaged = tmp_path / "plain", tmp_path / "ema"
+    assert train(data, plain_run, *own[2:]).returncode == 0
+    assert train(data, averaged, *own, "--set", "train.max_steps=13").returncode == 0
+    assert train(data, averaged, *own).returncode == 0
+
+    def weight(run: Path, step: int) -> torch.Tensor:
+        return load_file(run / "checkpoints" / f"step_{step:06}" / "model.safetensors")[
+            "encoder.layers.0.attention.out.weight"
+        ]
+
+    for step in range(2, 25):
+        expected = 0.5 * weight(averaged, step - 1) + 0.5 * weight(plain_run, step)
+        torch.testing.assert_close(weight(averaged, step), expected)
+
+
+def test_the_best_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
+    options = ["train.validate_every=2", "train.keep_best=3", "train.keep_last=1", "train.save_every=24"]
+    result = train(data, tmp_path / "run", *(part for option in options for part in ("--set", option)))
+    assert result.returncode == 0, result.stderr
+    losses = {record["step"]: record["loss"] for record in metrics(tmp_path / "run") if record["kind"] == "valid"}
+    best = sorted(losses, key=losses.__getitem__)
+    kept = sorted(int(path.name[5:]) for path in (tmp_path / "run" / "checkpoints").glob("step_*"))
+    assert kept == sorted({*best[:3], 24})
+    assert (tmp_path / "run" / "checkpoints" / "best.txt").read_text() == f"step_{best[0]:06}\n"
+
+
+def test_tensorboard(data: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert train(data, tmp_path / "run", "--tensorboard").returncode == 0
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    drawn = [event.value for event in events.Scalars("valid/loss")]
+    recorded = [record["loss"] for record in metrics(tmp_path / "run") if record["kind"] == "valid"]
+    assert drawn == pytest.approx(recorded)
+    assert {"train/loss", "gradients/encoder_00", "gradients/encoder_01"} <= set(events.Tags()["scalars"])
+
+
+def test_a_missing_extra_says_what_to_install(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    result = train(data, tmp_path / "run", "--tensorboard")
+    assert result.returncode == 5
+    assert result.stderr == "lamina: --tensorboard needs an extra: pip install 'lamina[track]'\n"
+
+
+def test_bench(data: Path) -> None:
+    result = run_lamina("bench", "train", data / "recipe.yaml", "--data", data / "data", "--steps", "2")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["tokens_per_second"] > 0
+    assert 0 < report["share_of_peak"] < 1
+    assert report["peak_memory_mb"] > 100
 
 
 @pytest.mark.slow

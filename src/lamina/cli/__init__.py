@@ -13,9 +13,10 @@ from lamina.cli.average import average
 from lamina.cli.bench import bench
 from lamina.cli.import_fairseq import import_fairseq
 from lamina.cli.prepare import prepare
+from lamina.cli.recipes import recipes
 from lamina.cli.systems import systems
 from lamina.cli.train import train
-from lamina.errors import LaminaError
+from lamina.errors import DataError, LaminaError
 
 app = typer.Typer(
     name="lamina",
@@ -29,6 +30,7 @@ app.command("train")(train)
 app.command("average")(average)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
+app.add_typer(recipes, name="recipes")
 app.add_typer(bench, name="bench")
 
 
@@ -61,5 +63,9 @@ def main() -> None:
         if isinstance(error, LaminaError):
             print(f"lamina: {error}", file=sys.stderr)
             sys.exit(error.exit_code)
+        if isinstance(error, OSError):
+            place = "" if error.filename is None else f"{error.filename}: "
+            print(f"lamina: {place}{error.strerror}.", file=sys.stderr)
+            sys.exit(DataError.exit_code)
         print(f"lamina: unexpected {type(error).__name__}: {error} (`--debug` shows where)", file=sys.stderr)
         sys.exit(1)

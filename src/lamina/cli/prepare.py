@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lamina.corpus.filters import REASONS, Filters
-from lamina.errors import UsageError
+from lamina.errors import DataError, UsageError
 from lamina.names import nearest
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ def prepare(
     ] = None,
     separate_vocab: Annotated[bool, typer.Option("--separate-vocab", help="A vocabulary for each side.")] = False,
     pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is tokenised already (bpe).")] = False,
+    text_from: Annotated[
+        Path | None,
+        typer.Option("--text-from", help="Treat text as this data folder, run or model does (for fine-tuning)."),
+    ] = None,
     langs: Annotated[
         tuple[str, str] | None,
         typer.Option("--langs", metavar="SRC TGT", help="The languages; without it the files' suffixes."),
@@ -101,6 +105,7 @@ def prepare(
         bpe_codes=bpe_codes,
         separate_vocab=separate_vocab,
         pretokenized=pretokenized,
+        text_from=None if text_from is None else find_text(text_from),
         languages=langs,
         filters=Filters(active, max_characters, max_ratio),
     )
@@ -109,6 +114,16 @@ def prepare(
     if not quiet:
         print((out / "report.md").read_text(encoding="utf-8"))
         print(f"Prepared: {out}")
+
+
+def find_text(place: Path) -> Path:
+    """The folder with the text pipeline of a data folder, a run or a model."""
+    from lamina.text.pipeline import DESCRIPTION
+
+    for folder in (place, place / "text", place / "model"):
+        if (folder / DESCRIPTION).is_file():
+            return folder
+    raise DataError(f"{place}: is no data folder, run or model with a text pipeline.")
 
 
 def find_pairs(split: str, two: TwoPaths | None, one: Path | None, fields: tuple[str, str] | None) -> PairSource:

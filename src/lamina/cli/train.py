@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,10 +17,13 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
     ] = None,
     init_from: Annotated[
-        Path | None, typer.Option("--init-from", help="A model folder whose weights to start from (fine-tuning).")
+        Path | None, typer.Option("--init-from", help="A run or model whose weights to start from (fine-tuning).")
     ] = None,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to train.")] = "auto",
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard (extra `track`).")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Train any system from a recipe. Stop it however you like; the same command goes on where it stopped.
@@ -37,11 +39,10 @@ def train(
     import torch
 
     from lamina.corpus.prepared import PreparedData
-    from lamina.model.folder import load_model
     from lamina.recipe.loader import load_recipe_for
     from lamina.training.allocator import keep_pages
-    from lamina.training.checkpoint import copy_weights
     from lamina.training.distributed import join_ranks
+    from lamina.training.reports import Silence, reporting
     from lamina.training.run import Run
     from lamina.training.trainer import Trainer
 
@@ -51,20 +52,11 @@ def train(
     prepared = PreparedData(data)
     chosen = load_recipe_for(prepared, recipe, overrides or [])
     run = Run(out or Path("runs") / chosen.name)
-    with join_ranks(device) as ranks:
-
-        def say(line: str) -> None:
-            if ranks.first:
-                with (run.folder / "train.log").open("a", encoding="utf-8") as log:
-                    log.write(f"{line}\n")
-                if not quiet:
-                    print(line, file=sys.stderr, flush=True)
-
-        with run.lock() if ranks.first else nullcontext():
-            if ranks.first:
-                run.begin(chosen, prepared)
-            ranks.gather(None)  # nobody reads the folder before it is made
-            trainer = Trainer(chosen, prepared, run, ranks, say)
-            if init_from is not None and not run.checkpoints.steps():
-                copy_weights(load_model(init_from), trainer.model)
-            trainer.fit()
+    with join_ranks(device) as ranks, ExitStack() as stack:
+        reports = Silence()
+        if ranks.first:
+            stack.enter_context(run.lock())
+            run.begin(chosen, prepared)
+            reports = stack.enter_context(reporting(run, quiet, tensorboard))
+        ranks.gather(None)  # nobody reads the folder before it is made
+        Trainer(chosen, prepared, run, ranks, reports, init_from).fit()

@@ -50,6 +50,7 @@ class Plan:
     bpe_codes: Path | None = None
     separate_vocab: bool = False
     pretokenized: bool = False
+    text_from: Path | None = None  # a folder with the text pipeline of other data or of a model: nothing is learned
     languages: tuple[str, str] | None = None  # None: from the names of the training files
     filters: Filters = field(default_factory=Filters)
 
@@ -57,6 +58,8 @@ class Plan:
         """Options must fit together."""
         if self.bpe_codes is not None and self.subwords != "bpe":
             raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
+        if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
+            raise UsageError("--text-from brings its own subwords: leave --vocab-size and --bpe-codes out.")
         for split, source in self.splits().items():
             for path in source.paths:
                 if not path.is_file():
@@ -90,6 +93,7 @@ class Plan:
             "bpe_codes": None if self.bpe_codes is None else digest(self.bpe_codes),
             "separate_vocab": self.separate_vocab,
             "pretokenized": self.pretokenized,
+            "text_from": None if self.text_from is None else TextPipeline.load(self.text_from).digests(),
             "languages": list(self.find_languages()),
             "filters": {
                 "active": list(self.filters.active),
@@ -142,12 +146,14 @@ def learn_text(plan: Plan, looked: Survey, out: Path, workers: int, progress: Pr
     folder = out / "text"
     if folder.exists():
         return TextPipeline.load(folder)
-    languages = plan.find_languages()
-    moses = plan.subwords == "bpe" and not plan.pretokenized
-    progress("learning subwords", 0, None)
-    learn = learn_pieces if plan.subwords == "sentencepiece" else learn_words
-    files = learn(plan, looked, moses, workers)
-    pipeline = make_pipeline(plan.subwords, languages, moses, files)
+    if plan.text_from is None:
+        moses = plan.subwords == "bpe" and not plan.pretokenized
+        progress("learning subwords", 0, None)
+        learn = learn_pieces if plan.subwords == "sentencepiece" else learn_words
+        files = learn(plan, looked, moses, workers)
+        pipeline = make_pipeline(plan.subwords, plan.find_languages(), moses, files)
+    else:
+        pipeline = TextPipeline.load(plan.text_from)
     partial = folder.with_name(folder.name + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()

@@ -37,7 +37,15 @@ class PreparedData:
     @cached_property
     def text(self) -> TextPipeline:
         """From text to ids and back."""
-        return TextPipeline.load(self.folder / "text")
+        text = TextPipeline.load(self.folder / "text")
+        for side, language in (("source", text.source), ("target", text.target)):
+            entries, wanted = len(language.vocabulary), self.meta["vocabulary"][side]
+            if entries != wanted:
+                raise DataError(
+                    f"{self.folder / 'text'}: the {side} vocabulary has {entries} entries, but the data was encoded "
+                    f"with {wanted}. Prepare the data again."
+                )
+        return text
 
     def split(self, name: str) -> Split:
         """One part of the data."""

@@ -101,15 +101,16 @@ class Shard:
         self.id_type = ids
         try:
             self.facts: dict[str, Any] = json.loads((folder / "shard.json").read_text(encoding="utf-8"))
+            sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
         except (OSError, ValueError) as error:
             raise DataError(f"{folder}: not a finished shard ({error}). Prepare the data again.") from error
         for side in SIDES:
-            wanted = (self.facts["tokens"][side] * ids.itemsize, (self.facts["pairs"] + 1) * 8)
-            found = tuple((folder / f"{side}.{kind}").stat().st_size for kind in ("ids", "offsets"))
-            if wanted != found:
-                raise DataError(
-                    f"{folder}: the {side} files have {found} bytes instead of {wanted}. Prepare the data again."
-                )
+            wanted = {"ids": self.facts["tokens"][side] * ids.itemsize, "offsets": (self.facts["pairs"] + 1) * 8}
+            for kind, size in wanted.items():
+                found = sizes.get(f"{side}.{kind}")
+                if found != size:
+                    what = "is missing" if found is None else f"has {found:,} bytes instead of {size:,}"
+                    raise DataError(f"{folder / f'{side}.{kind}'}: {what}. Prepare the data again.")
 
     def __len__(self) -> int:
         return int(self.facts["pairs"])

@@ -64,6 +64,15 @@ def save_model(model: Seq2Seq, folder: Path) -> None:
     (folder / WEIGHTS).chmod((folder / CONFIG).stat().st_mode)  # safetensors makes files that only their owner reads
 
 
+def find_model(place: str | os.PathLike[str]) -> Path:
+    """The model folder that is meant by a run folder or by itself."""
+    path = Path(place)
+    for folder in (path, path / "model"):
+        if (folder / CONFIG).is_file():
+            return folder
+    raise DataError(f"{path}: is neither a run with a model nor a model folder.")
+
+
 def load_model(folder: str | os.PathLike[str]) -> Seq2Seq:
     """Rebuild a saved model, in evaluation mode."""
     folder = Path(folder)

@@ -35,8 +35,12 @@ class TrainSettings(Settings):
     log_every: PositiveInt = 50
     gradients_every: PositiveInt = 100  # gradient norm of every encoder layer
     keep_last: PositiveInt = 10
+    keep_best: PositiveInt = 1  # by validation
     patience: PositiveInt | None = 10  # validations without a better loss
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of a moving average of the weights
+    gradient_checkpointing: bool = False  # recompute encoder layers in the backward pass: less memory, more time
+    compile: bool = False  # torch.compile
 
     def problems(self) -> Iterator[Problem]:
         """What does not fit together."""

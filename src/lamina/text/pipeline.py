@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,6 +68,10 @@ class TextPipeline:
             "moses": self.source.tokeniser is not None,
         }
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of every file: two pipelines with the same ones treat text alike."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in sorted(self.files.items())}
 
     @classmethod
     def load(cls, folder: Path) -> TextPipeline:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from lamina.errors import DataError
@@ -39,18 +40,28 @@ class Checkpoints:
         final = self.path(step)
         partial = final.with_name(final.name + PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        weights = {name: weight.detach().cpu().contiguous() for name, weight in model.named_parameters()}
-        save_file(weights, partial / WEIGHTS)
-        torch.save(state, partial / STATE)
-        digests = {name: digest(partial / name) for name in (WEIGHTS, STATE)}
-        (partial / DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
-        for path in (*partial.iterdir(), partial):
-            flush(path)
+        try:
+            self._write(partial, model, state)
+        except (OSError, RuntimeError, SafetensorError) as error:  # each library has its own words for a full disk
+            shutil.rmtree(partial, ignore_errors=True)
+            raise DataError(
+                f"{final}: cannot be written ({str(error).splitlines()[0]}). Nothing before it is lost; make room, "
+                "and the same command goes on."
+            ) from error
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
         flush(self.folder)
         self.point("last", step)
+
+    def _write(self, folder: Path, model: Seq2Seq, state: dict[str, Any]) -> None:
+        folder.mkdir(parents=True)
+        weights = {name: weight.detach().cpu().contiguous() for name, weight in model.named_parameters()}
+        save_file(weights, folder / WEIGHTS)
+        torch.save(state, folder / STATE)
+        digests = {name: digest(folder / name) for name in (WEIGHTS, STATE)}
+        (folder / DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
+        for path in (*folder.iterdir(), folder):
+            flush(path)
 
     def point(self, name: str, step: int) -> None:
         """Let `last.txt` or `best.txt` name a checkpoint."""
@@ -103,8 +114,3 @@ class Checkpoints:
         """Remove what an interrupted write has left."""
         for path in self.folder.glob(f"*{PARTIAL}"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def copy_weights(source: Seq2Seq, target: Seq2Seq) -> None:
-    """Start from another model's weights; names and shapes must match."""
-    assign_weights(target, {name: weight.detach() for name, weight in source.named_parameters()}, "the other model")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
@@ -32,6 +33,19 @@ class Window:
         self.nll += float(loss.nll_BT.sum())
         self.tokens += loss.tokens
 
+    def mean_loss(self) -> float:
+        """Per target token, smoothed."""
+        return self.loss / max(1, self.tokens)
+
+    def mean_nll(self) -> float:
+        """Per target token, without smoothing."""
+        return self.nll / max(1, self.tokens)
+
+    @classmethod
+    def sum(cls, windows: Sequence[Window]) -> Window:
+        """All ranks together."""
+        return cls(*(sum(column) for column in zip(*map(astuple, windows), strict=True)))
+
 
 class Objective:
     """The smoothed loss of an update, normalised by the target tokens that all ranks and turns see together.
@@ -39,12 +53,15 @@ class Objective:
     So accumulating twice half a batch, or two ranks with half a batch each, give the gradient of one whole batch.
     """
 
-    def __init__(self, model: Seq2Seq, ranks: Ranks, smoothing: float, precision: torch.dtype | None) -> None:
+    def __init__(
+        self, model: Seq2Seq, ranks: Ranks, smoothing: float, precision: torch.dtype | None, compiled: bool
+    ) -> None:
         self.model, self.ranks, self.smoothing, self.precision = model, ranks, smoothing, precision
         self.parallel: nn.Module = model
         if ranks.count > 1:
             places = [ranks.device.index] if ranks.device.type == "cuda" else None
             self.parallel = DistributedDataParallel(model, device_ids=places)
+        self.compute: Callable[..., Loss] = torch.compile(self.parallel, dynamic=True) if compiled else self.parallel
 
     def backward(self, update: Update, scaler: Any, window: Window) -> None:
         """Add the gradients of an update; ranks exchange them at its last micro-batch only."""
@@ -62,7 +79,7 @@ class Objective:
         tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
         try:
             with self._autocast():
-                return self.parallel(*tensors, self.smoothing)
+                return self.compute(*tensors, self.smoothing)
         except (torch.OutOfMemoryError, MemoryError) as error:
             sizes = " × ".join(str(size) for size in batch.target.shape)
             raise LaminaError(

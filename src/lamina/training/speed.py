@@ -19,6 +19,7 @@ from lamina.recipe.loader import load_recipe_for
 from lamina.text.vocabulary import PAD
 from lamina.training.allocator import keep_pages
 from lamina.training.distributed import Ranks
+from lamina.training.reports import Silence
 from lamina.training.run import Run
 from lamina.training.trainer import Trainer
 
@@ -31,7 +32,7 @@ def idle_trainer(recipe: Path, overrides: Sequence[str], data: Path, run: Path, 
     prepared = PreparedData(data)
     run.mkdir(parents=True, exist_ok=True)
     ranks = Ranks(0, 1, device)
-    trainer = Trainer(load_recipe_for(prepared, recipe, overrides), prepared, Run(run), ranks, lambda line: None)
+    trainer = Trainer(load_recipe_for(prepared, recipe, overrides), prepared, Run(run), ranks, Silence())
     trainer.model.train()
     return trainer
 
@@ -48,6 +49,7 @@ def measure_training(trainer: Trainer, steps: int) -> dict[str, Any]:
         if number >= WARM_UP:
             speeds.append(real_tokens(update) / seconds)
             rates.append(seconds)
+    memory = peak_memory(trainer.ranks.device)
     peak = matmul_peak(trainer.ranks.device)
     with FlopCounterMode(display=False) as counter:
         trainer.update(updates[-1])
@@ -61,7 +63,7 @@ def measure_training(trainer: Trainer, steps: int) -> dict[str, Any]:
         "matmul_peak_gflops": round(peak / 1e9, 1),
         "reached_gflops": round(reached / 1e9, 1),
         "share_of_peak": round(reached / peak, 3),
-        "peak_memory_mb": round(peak_memory(trainer.ranks.device) / 2**20),
+        "peak_memory_mb": round(memory / 2**20),
     }
 
 

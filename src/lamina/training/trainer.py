@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
+from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from lamina.corpus.batches import Batches, Position, Update
 from lamina.corpus.prepared import PreparedData
-from lamina.errors import DivergenceError, StoppedError
+from lamina.errors import DataError, DivergenceError, StoppedError
+from lamina.model.encoders.stack import recompute_layers
+from lamina.model.folder import assign_weights, find_model, load_model
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.schema import Every, Recipe
+from lamina.text.pipeline import TextPipeline
+from lamina.training.allocator import return_holes
 from lamina.training.distributed import Ranks
+from lamina.training.ema import MovingAverage
 from lamina.training.objective import Objective, Window, encoder_gradient_norms, first_bad_gradient
+from lamina.training.reports import Silence
 from lamina.training.run import Run
 from lamina.training.schedule import learning_rate
 
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
-Say = Callable[[str], None]
 
 
 class Trainer:
     """Trains one recipe on prepared data, on this rank."""
 
-    def __init__(self, recipe: Recipe, data: PreparedData, run: Run, ranks: Ranks, say: Say) -> None:
-        self.recipe, self.train, self.data, self.run, self.ranks, self.say = recipe, recipe.train, data, run, ranks, say
+    def __init__(
+        self, recipe: Recipe, data: PreparedData, run: Run, ranks: Ranks, reports: Silence, start: Path | None = None
+    ) -> None:
+        self.recipe, self.train, self.data, self.run, self.ranks = recipe, recipe.train, data, run, ranks
+        self.reports = reports
         torch.manual_seed(self.train.seed)
         self.model = Seq2Seq(recipe.model).to(ranks.device)
+        if start is not None:
+            start_from(start, self.model, data)
+        if self.train.gradient_checkpointing:
+            recompute_layers(self.model.encoder)
+        if ranks.device.type == "cpu" and not self.train.compile:
+            return_holes(self.model)
+        self.ema = None if self.train.ema is None else MovingAverage(self.model, self.train.ema)
         kind = torch.optim.Adam if self.train.optimizer == "adam" else torch.optim.AdamW
         self.optimizer = kind(
             self.model.parameters(), lr=0.0, betas=self.train.betas, weight_decay=self.train.weight_decay, fused=True
         )
         precision = choose_precision(self.train.precision, ranks.device)
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision == torch.float16)
-        self.objective = Objective(self.model, ranks, self.train.label_smoothing, precision)
+        self.objective = Objective(self.model, ranks, self.train.label_smoothing, precision, self.train.compile)
         self.batches = Batches(
             data.split("train"),
             self.train.batch_tokens,
@@ -51,10 +66,10 @@ class Trainer:
             seed=self.train.seed,
             start_id=recipe.model.start_id,
         )
+        self.valid = Batches(data.split("valid"), self.train.batch_tokens, start_id=recipe.model.start_id)
         torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently
         self.step, self.position, self.window = 0, Position(), Window()
-        self.best: float = math.inf
-        self.best_step: int | None = None
+        self.ranking: list[tuple[float, int]] = []  # the best validations so far: value and step, best first
         self.waited = 0
         self.stop_signal: int | None = None
 
@@ -63,7 +78,7 @@ class Trainer:
         self._introduce()
         self.resume()
         self.model.train()
-        started, tokens = time.perf_counter(), 0
+        started, tokens, speed = time.perf_counter(), 0, 0.0
         with self._listening():
             for update, position in self.batches.iterate(self.position):
                 if self.step >= self.train.max_steps or self._impatient():
@@ -72,13 +87,15 @@ class Trainer:
                 self.step, tokens = self.step + 1, tokens + update.tokens
                 new_epoch = position.epoch > self.position.epoch
                 self.position = position
+                speed = tokens / (time.perf_counter() - started)
+                self.reports.progress(self.step, self.train.max_steps, self.window.mean_loss(), speed)
                 if self.step % self.train.log_every == 0:
-                    self._log(tokens / (time.perf_counter() - started))
+                    self._log(speed)
                     started, tokens = time.perf_counter(), 0
                 if self._due(self.train.validate_every, new_epoch) or self.step == self.train.max_steps:
                     self._validate()
                 ended = self.step == self.train.max_steps
-                if self._due(self.train.save_every, new_epoch) or ended or self.best_step == self.step:
+                if self._due(self.train.save_every, new_epoch) or ended or self.step in self.best_steps:
                     self.save()
                 self._stop_if_asked()
         self.finish()
@@ -86,13 +103,13 @@ class Trainer:
     def _introduce(self) -> None:
         model, parameters = self.recipe.model, sum(parameter.numel() for parameter in self.model.parameters())
         sockets = f"{model.encoder.type} × {model.bridge.type} × {model.head.type}"
-        self.say(
+        self.reports.say(
             f"{self.recipe.name}: {sockets}, {parameters:,} parameters, {len(self.batches.split):,} pairs, "
             f"{self.train.max_steps:,} steps on {self.ranks.count} × {self.ranks.device.type}"
         )
         oversized = len(self.batches.oversized())
         if oversized:
-            self.say(f"{oversized:,} pairs are longer than train.batch_tokens; each stands alone in its batch.")
+            self.reports.say(f"{oversized:,} pairs are longer than train.batch_tokens; each stands alone in its batch.")
 
     def resume(self) -> None:
         """Continue from the newest checkpoint that is whole."""
@@ -101,9 +118,9 @@ class Trainer:
         for step, damage in self.run.checkpoints.latest():
             if damage is None:
                 self._restore(step)
-                self.say(f"Resumed from step {step}.")
+                self.reports.say(f"Resumed from step {step}.")
                 return
-            self.say(f"{damage}; trying the checkpoint before it.")
+            self.reports.say(f"{damage}; trying the checkpoint before it.")
         if self.ranks.first:
             self.run.metrics.write_bytes(b"")
 
@@ -121,16 +138,20 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "ranks": every_rank,
-            "best": self.best,
-            "best_step": self.best_step,
+            "ranking": self.ranking,
             "waited": self.waited,
             "metrics_bytes": self.run.metrics.stat().st_size,
         }
-        self.run.checkpoints.save(self.step, self.model, state)
-        if self.best_step == self.step:
+        if self.ema is not None:  # the average takes the weights' place in the checkpoint
+            state["weights"] = {name: weight.detach() for name, weight in self.model.named_parameters()}
+        best = self.best_steps[:1] == [self.step]
+        with self._averaged():
+            self.run.checkpoints.save(self.step, self.model, state)
+            if best or not self.ranking:
+                self._write_model(self.step)
+        if best:
             self.run.checkpoints.point("best", self.step)
-        kept = {step for step in (self.best_step,) if step is not None}
-        self.run.checkpoints.prune(self.train.keep_last, kept)
+        self.run.checkpoints.prune(self.train.keep_last, set(self.best_steps))
 
     def finish(self) -> None:
         """Save if the last step is not, and write `model/` from the best checkpoint, else the last."""
@@ -140,12 +161,18 @@ class Trainer:
             best = self.run.checkpoints.pointed("best")
             chosen = best if best is not None else self.step
             self.run.checkpoints.load_weights(chosen, self.model)
-            self.run.write_model(self.model, self.data, f"Step {chosen} of the run `{self.recipe.name}`.")
-            self.say(f"Done at step {self.step}. The model of step {chosen} is in {self.run.folder / 'model'}.")
+            self._write_model(chosen)
+            self.reports.say(f"Done at step {self.step}. The model of step {chosen} is in {self.run.folder / 'model'}.")
+
+    def _write_model(self, step: int) -> None:
+        self.run.write_model(self.model, self.data, f"Step {step} of the run `{self.recipe.name}`.")
 
     def _restore(self, step: int) -> None:
         state = self.run.checkpoints.load_state(step)
         self.run.checkpoints.load_weights(step, self.model)
+        if self.ema is not None:
+            self.ema.load(dict(self.model.named_parameters()))
+            assign_weights(self.model, state["weights"], str(self.run.checkpoints.path(step)))
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         own = state["ranks"][self.ranks.rank]
@@ -153,7 +180,7 @@ class Trainer:
         if "cuda_random" in own:
             torch.cuda.set_rng_state(own["cuda_random"], self.ranks.device)
         self.step, self.position, self.window = state["step"], Position(**state["position"]), Window(**own["window"])
-        self.best, self.best_step, self.waited = state["best"], state["best_step"], state["waited"]
+        self.ranking, self.waited = state["ranking"], state["waited"]
         if self.ranks.first:
             with self.run.metrics.open("r+b") as records:  # what came after the checkpoint will come again
                 records.truncate(state["metrics_bytes"])
@@ -175,9 +202,12 @@ class Trainer:
         if not math.isfinite(norm) and not self.scaler.is_enabled():
             self._diverged()
         if (self.step + 1) % self.train.gradients_every == 0:
-            self._record({"kind": "gradients", "step": self.step + 1, "encoder": encoder_gradient_norms(self.model)})
+            norms = encoder_gradient_norms(self.model)
+            self.reports.record({"kind": "gradients", "step": self.step + 1, "encoder": norms})
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        if self.ema is not None:
+            self.ema.update()
 
     def _diverged(self) -> None:
         last = self.run.checkpoints.pointed("last")
@@ -192,43 +222,39 @@ class Trainer:
     def _log(self, speed: float) -> None:
         windows = self.ranks.gather(self.window)
         self.window = Window()
-        tokens = max(1, sum(window.tokens for window in windows))
-        loss, nll = sum(window.loss for window in windows) / tokens, sum(window.nll for window in windows) / tokens
+        total = Window.sum(windows)
+        loss, nll = total.mean_loss(), total.mean_nll()
         rate = learning_rate(self.train, self.step)
         epoch = self.position.epoch
         record = {"kind": "train", "step": self.step, "epoch": epoch, "loss": loss, "nll": nll, "lr": rate}
-        self._record({**record, "tokens_per_second": round(speed)})
+        self.reports.record({**record, "tokens_per_second": round(speed)})
         progress = f"step {self.step}  epoch {epoch}  loss {loss:.4f}  ppl {exp(nll):.2f}"
-        self.say(f"{progress}  lr {rate:.2e}  {speed:,.0f} tok/s")
+        self.reports.say(f"{progress}  lr {rate:.2e}  {speed:,.0f} tok/s")
 
     def _validate(self) -> None:
         self.model.eval()
         own, normalised_nll = Window(), 0.0
-        plain = Batches(self.data.split("valid"), self.train.batch_tokens, start_id=self.recipe.model.start_id)
-        updates = plain.updates(0)
-        with torch.no_grad():
+        updates = self.valid.updates(0)
+        with torch.no_grad(), self._averaged():
             for number in range(self.ranks.rank, len(updates), self.ranks.count):
-                (batch,) = plain.load(updates[number]).batches
+                (batch,) = self.valid.load(updates[number]).batches
                 arrays = (batch.source, batch.prefix, batch.target)
                 tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
                 own.add(self.model(*tensors, self.train.label_smoothing))
                 if not self.model.head.normalised:
                     normalised_nll += float(self.model.normalised_nll(*tensors).sum())
         self.model.train()
-        windows = self.ranks.gather(own)
-        tokens = max(1, sum(window.tokens for window in windows))
-        loss, nll = sum(window.loss for window in windows) / tokens, sum(window.nll for window in windows) / tokens
-        if loss < self.best:
-            self.best, self.best_step, self.waited = loss, self.step, 0
-        else:
-            self.waited += 1
+        total = Window.sum(self.ranks.gather(own))
+        loss, nll = total.mean_loss(), total.mean_nll()
+        self.ranking = sorted([*self.ranking, (loss, self.step)])[: self.train.keep_best]
+        self.waited = 0 if self.best_steps[0] == self.step else self.waited + 1
         record = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": exp(nll)}
         shown = f"ppl {exp(nll):.2f}"
         if not self.model.head.normalised:  # mass below 1: only the renormalised one compares with other systems
-            record["normalised_perplexity"] = exp(sum(self.ranks.gather(normalised_nll)) / tokens)
+            record["normalised_perplexity"] = exp(sum(self.ranks.gather(normalised_nll)) / total.tokens)
             shown += f" (normalised {record['normalised_perplexity']:.2f})"
-        self._record(record)
-        self.say(f"step {self.step}  valid loss {loss:.4f}  {shown}{'  best' if self.waited == 0 else ''}")
+        self.reports.record(record)
+        self.reports.say(f"step {self.step}  valid loss {loss:.4f}  {shown}{'  best' if self.waited == 0 else ''}")
 
     def _due(self, every: Every, new_epoch: bool) -> bool:
         return new_epoch if every == "epoch" else self.step % every == 0
@@ -236,10 +262,14 @@ class Trainer:
     def _impatient(self) -> bool:
         return self.train.patience is not None and self.waited >= self.train.patience
 
-    def _record(self, record: dict[str, Any]) -> None:
-        if self.ranks.first:
-            with self.run.metrics.open("a", encoding="utf-8") as records:
-                records.write(json.dumps(record) + "\n")
+    @property
+    def best_steps(self) -> list[int]:
+        """Steps of the best validations, best first."""
+        return [step for _, step in self.ranking]
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Within the context the model is the one that would be used: the moving average, if there is one."""
+        return nullcontext() if self.ema is None else self.ema.in_place()
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -262,6 +292,19 @@ class Trainer:
         if self.step not in self.run.checkpoints.steps():
             self.save()
         raise StoppedError(f"Stopped at step {self.step} and saved; the same command goes on.", EXIT_CODES[asked[0]])
+
+
+def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
+    """Copy another model's weights; its text must be segmented as the data is."""
+    folder = find_model(folder)
+    theirs = TextPipeline.load(folder)
+    for side in ("source", "target"):
+        if getattr(theirs, side).vocabulary != getattr(data.text, side).vocabulary:
+            raise DataError(
+                f"{folder}: its {side} vocabulary is not that of {data.folder}. Prepare the data with "
+                f"`--text-from {folder}`."
+            )
+    assign_weights(model, dict(load_model(folder).named_parameters()), str(folder))
 
 
 def choose_precision(name: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> torch.dtype | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import PositiveInt
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from lamina.model.layers.attention import Attention
 from lamina.model.layers.feedforward import FeedForward
@@ -43,6 +44,7 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(model.d_model, model.norm, model.dropout)
         self.feed_forward = FeedForward(model.d_model, model.ffn_size, model.activation_dropout)
         self.feed_forward_residual = Residual(model.d_model, model.norm, model.dropout)
+        self.recompute = False  # in the backward pass, instead of keeping what it needs
 
     def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
         """The attention sublayer, without its residual; encoders with contexts read them here."""
@@ -50,10 +52,23 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_BSD: Tensor, valid_BS: Tensor, *context: Tensor) -> Tensor:
         """(B, S, D) → (B, S, D)."""
+        if self.recompute and self.training:
+            return checkpoint(self.compute, x_BSD, valid_BS, *context, use_reentrant=False)
+        return self.compute(x_BSD, valid_BS, *context)
+
+    def compute(self, x_BSD: Tensor, valid_BS: Tensor, *context: Tensor) -> Tensor:
+        """The layer itself."""
         attended_BSD = self.attend(self.attention_residual.enter(x_BSD), valid_BS, context)
         x_BSD = self.attention_residual.leave(x_BSD, attended_BSD)
         risen_BSD = self.feed_forward(self.feed_forward_residual.enter(x_BSD))
         return self.feed_forward_residual.leave(x_BSD, risen_BSD)
+
+
+def recompute_layers(encoder: nn.Module) -> None:
+    """Gradient checkpointing: keep of every layer its input only, and compute it again in the backward pass."""
+    for module in encoder.modules():
+        if isinstance(module, EncoderLayer):
+            module.recompute = True
 
 
 class StackEncoder(nn.Module):

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
 def share_or_learned(gate: Any) -> Any:
     """A gate is a number from 0 to 1, or learned."""
     if gate == "learned":
@@ -47,7 +50,7 @@ class SurfaceSettings(HeadSettings):
 
     type: Literal["surface"] = "surface"
     mode: Literal["hard", "soft", "postnorm"] = "hard"  # `postnorm` equals `soft`
-    gate: Annotated[float | Literal["learned"], BeforeValidator(share_or_learned)] = 0.8  # `hard` only: λ
+    gate: Annotated[Share | Literal["learned"], BeforeValidator(share_or_learned)] = 0.8  # `hard` only: λ
     tau: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # `soft` only: multiplies the source's logits
     renormalise: bool = False  # `hard` only: make the probabilities sum to 1
     ffn: bool = True  # g, one feed-forward network for both sides

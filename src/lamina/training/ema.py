@@ -1,0 +1,40 @@
+"""An exponential moving average of the weights, which validates, is saved and is used in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class MovingAverage:
+    """w̄ ← d·w̄ + (1-d)·w after every step, w̄ starting at w."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.model, self.decay = model, decay
+        self.average = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+
+    def update(self) -> None:
+        """Take in the weights of a new step."""
+        weights = [weight.detach() for weight in self.model.parameters()]
+        torch._foreach_lerp_(list(self.average.values()), weights, 1 - self.decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within the context the model has the average for its weights."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def load(self, average: Mapping[str, Tensor]) -> None:
+        """Continue from a saved average."""
+        for name, weight in average.items():
+            self.average[name].copy_(weight)
+
+    def _swap(self) -> None:
+        for name, weight in self.model.named_parameters():
+            weight.data, self.average[name] = self.average[name], weight.data
