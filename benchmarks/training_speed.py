@@ -80,16 +80,16 @@ def marian_step(data: Path, size: str, tokens: int) -> Step:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
 
     def step(update: Any) -> None:
-        (batch,) = update.batches
-        source, prefix, target = map(torch.from_numpy, (batch.source, batch.prefix, batch.target))
-        logits = model(
-            input_ids=source, attention_mask=(source != 1).long(), decoder_input_ids=prefix, use_cache=False
-        ).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), target.flatten(), ignore_index=1, label_smoothing=0.1
-        )
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        for batch in update.batches:
+            source, prefix, target = map(torch.from_numpy, (batch.source, batch.prefix, batch.target))
+            logits = model(
+                input_ids=source, attention_mask=(source != 1).long(), decoder_input_ids=prefix, use_cache=False
+            ).logits
+            loss = torch.nn.functional.cross_entropy(
+                logits.flatten(0, 1), target.flatten(), ignore_index=1, label_smoothing=0.1, reduction="sum"
+            )
+            (loss / update.tokens).backward()
         optimizer.step()
 
     return step

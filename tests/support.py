@@ -41,7 +41,8 @@ def run_lamina(*arguments: str | Path, stdin: str = "") -> Finished:
     """A whole command, in this process: importing torch takes longer than most of them."""
     before = sys.argv, sys.stdin
     out, err = io.StringIO(), io.StringIO()
-    sys.argv, sys.stdin = ["lamina", *map(str, arguments)], io.StringIO(stdin)
+    sys.argv = ["lamina", *map(str, arguments)]
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8")))
     code: Any = 0
     try:
         with redirect_stdout(out), redirect_stderr(err):

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     from lamina.model.seq2seq import Seq2Seq
     from lamina.text.vocabulary import Vocabularies
+    from lamina.translation import Translator
 
 __version__ = "0.1.0"
-__all__ = ["build", "load_fairseq"]
+__all__ = ["build", "load", "load_fairseq"]
 
 
 def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
@@ -27,6 +28,24 @@ def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size:
     from lamina.model.build import build as build_model
 
     return build_model(system, vocab_size=vocab_size, size=size, **model)
+
+
+def load(
+    run: str | os.PathLike[str],
+    *others: str | os.PathLike[str],
+    checkpoint: str | int = "best",
+    device: str = "auto",
+    threads: int | None = None,
+    int8: bool = False,
+) -> Translator:
+    """Load a run, a checkpoint or a model folder for translation; several are an ensemble.
+
+    translator = lamina.load("runs/x")
+    translator.translate(["A dog runs."], beam=5)[0].text
+    """
+    from lamina.translation import load as load_translator
+
+    return load_translator(run, *others, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
 
 
 def load_fairseq(

@@ -18,31 +18,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lamina.corpus.demo import write_demo
 from lamina.model.folder import load_model
 from lamina.systems import SYSTEMS
 from support import Finished, run_lamina
-
-RECIPE = """\
-name: tiny
-system: surface-fusion
-model: {size: tiny, d_model: 16, ffn_size: 32, heads: 2, dropout: 0.1, encoder: {layers: 2}, decoder: {layers: 2}}
-train: {max_steps: 24, batch_tokens: 256, lr: 2.0e-3, warmup: 8, save_every: 5, validate_every: 8, log_every: 3, \
-gradients_every: 6}
-"""
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("train")
-    write_demo(folder, train=250, valid=30, test=1)
-    files = [str(folder / f"{split}.{language}") for split in ("train", "valid") for language in ("en", "de")]
-    result = run_lamina(
-        "prepare", "--train", *files[:2], "--valid", *files[2:], "--vocab-size", "500", "--out", folder / "data"
-    )
-    assert result.returncode == 0, result.stderr
-    (folder / "recipe.yaml").write_text(RECIPE)
-    return folder
 
 
 def command(data: Path, out: Path, *options: str, ranks: int = 1) -> list[str]:
@@ -84,13 +62,6 @@ def metrics(out: Path) -> list[dict[str, Any]]:
 def assert_same_run(one: Path, other: Path) -> None:
     assert metrics(one) == metrics(other)
     assert (one / "model" / "model.safetensors").read_bytes() == (other / "model" / "model.safetensors").read_bytes()
-
-
-@pytest.fixture(scope="module")
-def straight(data: Path) -> Path:
-    result = train(data, data / "straight")
-    assert result.returncode == 0, result.stderr
-    return data / "straight"
 
 
 def test_a_run_leaves_what_it_should(straight: Path) -> None:

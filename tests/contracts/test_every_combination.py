@@ -84,20 +84,16 @@ def test_step_by_step_equals_full_forward(combination: Combination) -> None:
     model, beams = build_combination(combination), 3
     source_BS = make_batch().source_BS
     stepper = ModelStepper(model)
-    prefixes_RT = torch.zeros(len(source_BS), 1, dtype=torch.long)
+    prefixes_RT = torch.zeros(len(source_BS) * beams, 1, dtype=torch.long)
     generator = torch.Generator().manual_seed(11)
     swap_R = torch.tensor([2, 0, 0, 4, 3, 5, 7, 8, 6])
     kept = torch.tensor([2, 0])
     with torch.no_grad():
-        state = stepper.start(source_BS)
+        state = stepper.start(source_BS, beams)
         for position in range(6):
             log_probs, state = stepper.step(prefixes_RT[:, -1], state)
-            rows_BR = source_BS.repeat_interleave(len(prefixes_RT) // len(source_BS), dim=0)
-            expected = model.log_probs(rows_BR, prefixes_RT)[:, -1]
+            expected = model.log_probs(source_BS.repeat_interleave(beams, dim=0), prefixes_RT)[:, -1]
             torch.testing.assert_close(log_probs.full().flatten(0, 1), expected, rtol=1e-5, atol=1e-5)
-            if position == 0:
-                rows_R = torch.arange(len(source_BS)).repeat_interleave(beams)
-                state, prefixes_RT = stepper.reorder(state, rows_R), prefixes_RT[rows_R]
             if position == 2:
                 state, prefixes_RT = stepper.reorder(state, swap_R), prefixes_RT[swap_R]
             if position == 3:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import sys
@@ -20,6 +21,9 @@ from torch import Tensor
 import lamina
 from lamina.errors import DataError
 from lamina.interop.fairseq import read_checkpoint
+from lamina.search.beam import beam_search
+from lamina.search.settings import SearchSettings
+from lamina.search.stepper import ModelStepper
 from support import pad, rows_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -34,6 +38,22 @@ def assert_parity(found: Tensor, reference: Tensor) -> None:
 
 def load(folder: Path) -> Any:
     return lamina.load_fairseq(folder / "checkpoint_best.pt", folder / "dict.en.txt", folder / "dict.ro.txt")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_beam_search_of_the_release(name: str) -> None:
+    model, _ = load(FIXTURES / name)
+    source = torch.from_numpy(np.load(FIXTURES / name / "expected.npz")["src"])
+    with torch.inference_mode():
+        found = beam_search(
+            ModelStepper(model.eval()), source, SearchSettings(beam=4, max_length=(0.0, 20)), model.start_id
+        )
+    recorded = json.loads((FIXTURES / name / "beam4.json").read_text())
+    for hypotheses, expected in zip(found, recorded, strict=True):
+        assert [each.score for each in hypotheses] == pytest.approx([each["score"] for each in expected], abs=1e-4)
+        for place, each in enumerate(hypotheses):
+            alike = [other["tokens"] for other in expected if abs(other["score"] - expected[place]["score"]) < 1e-5]
+            assert each.tokens in alike
 
 
 @pytest.mark.parametrize("name", NAMES)

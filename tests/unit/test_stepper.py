@@ -18,7 +18,7 @@ def count_cache(state: ModelState) -> int:
         sizes.append(tensor.numel())
         return tensor
 
-    map_tensors(record, state.cache)
+    map_tensors(record, state.cache.layers)
     return sum(sizes)
 
 
@@ -32,8 +32,8 @@ def advance(stepper: ModelStepper, state: ModelState, steps: int, rows: int) -> 
 def test_averages_need_a_cache_of_constant_size(attention: str, constant: bool) -> None:
     stepper = ModelStepper(small(decoder={"attention": attention}))
     with torch.no_grad():
-        early = advance(stepper, stepper.start(make_batch().source_BS), 1, rows=3)
-        late = advance(stepper, early, 5, rows=3)
+        early = advance(stepper, stepper.start(make_batch().source_BS, 1), 1, rows=3)
+        late = advance(stepper, early, 40, rows=3)
     assert (count_cache(early) == count_cache(late)) is constant
 
 
@@ -46,7 +46,7 @@ def test_running_sums_stay_exact_over_long_targets(attention: str) -> None:
     stepper = ModelStepper(model)
     with torch.no_grad():
         expected = model.log_probs(source_BS, prefix_BT)[:, -1].float()
-        state = stepper.start(source_BS)
+        state = stepper.start(source_BS, 1)
         for position in range(600):
             log_probs, state = stepper.step(prefix_BT[:, position], state)
     torch.testing.assert_close(log_probs.full()[:, 0].float(), expected, rtol=0.05, atol=0.1)
@@ -55,7 +55,7 @@ def test_running_sums_stay_exact_over_long_targets(attention: str) -> None:
 def test_no_source_may_be_left() -> None:
     stepper = ModelStepper(small())
     with torch.no_grad():
-        state = stepper.keep(stepper.start(make_batch().source_BS), torch.tensor([], dtype=torch.long))
+        state = stepper.keep(stepper.start(make_batch().source_BS, 2), torch.tensor([], dtype=torch.long))
         log_probs, _ = stepper.step(torch.tensor([], dtype=torch.long), state)
     assert log_probs.full().shape[0] == 0
 
@@ -63,9 +63,8 @@ def test_no_source_may_be_left() -> None:
 def test_beams_share_the_memory_of_their_source() -> None:
     stepper = ModelStepper(small("msc-surface"))
     with torch.no_grad():
-        state = stepper.start(make_batch().source_BS)
-        wide = stepper.reorder(state, torch.arange(3).repeat_interleave(5))
-        log_probs, wide = stepper.step(torch.full((15,), 5), wide)
+        state = stepper.start(make_batch().source_BS, 5)
+        log_probs, wide = stepper.step(torch.full((15,), 5), state)
     assert wide.memory is state.memory
     assert log_probs.scores_BTV.shape[:2] == (3, 5)
 
@@ -80,7 +79,7 @@ def test_keys_and_values_of_a_memory_are_computed_once(monkeypatch: pytest.Monke
 
     stepper = ModelStepper(small("msc-surface"))
     with torch.no_grad():
-        state = stepper.start(make_batch().source_BS)
+        state = stepper.start(make_batch().source_BS, 1)
         monkeypatch.setattr(Attention, "remember", counted)
         advance(stepper, state, 4, rows=3)
     assert not calls

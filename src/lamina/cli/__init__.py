@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from typing import Annotated
@@ -11,11 +12,17 @@ import typer
 from lamina import __version__
 from lamina.cli.average import average
 from lamina.cli.bench import bench
+from lamina.cli.compare import compare
+from lamina.cli.evaluate import evaluate
+from lamina.cli.export import export
 from lamina.cli.import_fairseq import import_fairseq
 from lamina.cli.prepare import prepare
 from lamina.cli.recipes import recipes
+from lamina.cli.rescore import rescore
+from lamina.cli.score import score
 from lamina.cli.systems import systems
 from lamina.cli.train import train
+from lamina.cli.translate import translate
 from lamina.errors import DataError, LaminaError
 
 app = typer.Typer(
@@ -27,7 +34,13 @@ app = typer.Typer(
 )
 app.command("prepare")(prepare)
 app.command("train")(train)
+app.command("translate")(translate)
+app.command("rescore")(rescore)
+app.command("eval")(evaluate)
 app.command("average")(average)
+app.command("score")(score)
+app.command("compare")(compare)
+app.command("export")(export)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
 app.add_typer(recipes, name="recipes")
@@ -57,6 +70,9 @@ def main() -> None:
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         app(prog_name="lamina")
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except Exception as error:
         if debug:
             traceback.print_exc()

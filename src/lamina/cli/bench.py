@@ -50,6 +50,34 @@ def bench_train(
         print(json.dumps(measure_training(trainer, steps), indent=2))
 
 
+@bench.command("decode")
+def bench_decode(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")],
+    input_file: Annotated[Path, typer.Option("--input", help="Lines to translate.")],
+    beam: Annotated[int, typer.Option("--beam", min=1, help="Beam size.")] = 5,
+    batch: Annotated[
+        list[int] | None, typer.Option("--batch", min=1, help="Sentences per batch.", show_default="32 and 1")
+    ] = None,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Lines at most.")] = 1000,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds; the median counts.")] = 3,
+    int8: Annotated[bool, typer.Option("--int8", help="Linear layers in 8 bits.")] = False,
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+) -> None:
+    """How fast a model translates: output tokens (with the end mark) and sentences per second.
+
+    [bold]Example[/bold]
+
+        lamina bench decode runs/first --input test.en --batch 32 --batch 1
+    """
+    from lamina.search.speed import measure_decoding
+
+    report = measure_decoding(
+        run, input_file, beam, batch or [32, 1], sentences, repeats, int8=int8, device=device, threads=threads
+    )
+    print(json.dumps(report, indent=2))
+
+
 @bench.command("prepare")
 def bench_prepare(
     train: Annotated[tuple[Path, Path], typer.Option("--train", metavar="SRC TGT", help="Two parallel files.")],

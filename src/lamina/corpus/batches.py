@@ -4,7 +4,8 @@
 
 The cut depends on the product alone, so 4096×1×1, 2048×2×1 and 2048×1×2 see the same pairs in every update.
 A micro-batch keeps within batch_tokens where the shares divide evenly (2, 4 and 8 do), else it has at most one
-sentence more. A sentence longer than the budget stands alone.
+sentence more. A sentence longer than the budget stands alone. A share whose sources are much longer than its targets
+is computed in several micro-batches, which changes memory and nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from lamina.corpus.prepared import Split
 from lamina.text.vocabulary import BOS, PAD
 
 Indices = NDArray[np.int64]
+
+SOURCE_ROOM = 9 / 8  # padded source tokens of a micro-batch, as a share of batch_tokens
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Batch:
 class Update:
     """What one optimizer step sees on one rank, and the target tokens that all ranks see together."""
 
-    batches: list[Batch]  # `accumulate` of them; a share of very few sentences may be empty
+    batches: list[Batch]  # `accumulate` of them, or more; a share of very few sentences may be empty
     tokens: int
 
 
@@ -69,6 +72,7 @@ class Batches:
         start_id: int = BOS,
     ) -> None:
         self.split = split
+        self.batch_tokens = batch_tokens
         self.capacity = batch_tokens * accumulate * ranks
         self.accumulate, self.ranks, self.rank = accumulate, ranks, rank
         self.seed, self.start_id = seed, start_id
@@ -108,18 +112,20 @@ class Batches:
     def load(self, pairs: Indices) -> Update:
         """This rank's share of an update: every `ranks`-th of its parts."""
         parts = np.array_split(pairs, self.accumulate * self.ranks)[self.rank :: self.ranks]
-        return Update([self._pad(part) for part in parts], int(self.target_lengths[pairs].sum()))
+        pieces = [piece for part in parts for piece in self._by_source(part)]
+        return Update([self._pad(piece) for piece in pieces], int(self.target_lengths[pairs].sum()))
 
     def oversized(self) -> Indices:
         """Pairs too long for the budget; each gets an update, or a share of one, of its own."""
-        limit = self.capacity // (self.accumulate * self.ranks)
+        limit = self.batch_tokens
         return np.flatnonzero((self.target_lengths > limit) | (self.source_lengths > 2 * limit))
 
     def padding(self, epoch: int = 0) -> float:
         """The share of padding in all source and target cells of an epoch."""
         cells = real = 0
         for pairs in self.updates(epoch):
-            for part in np.array_split(pairs, self.accumulate * self.ranks):
+            shares = np.array_split(pairs, self.accumulate * self.ranks)
+            for part in (piece for share in shares for piece in self._by_source(share)):
                 for lengths in (self.source_lengths[part], self.target_lengths[part]):
                     cells += len(part) * int(lengths.max(initial=0))
                     real += int(lengths.sum())
@@ -146,6 +152,12 @@ class Batches:
             size = fitting
         size = max(1, size)
         return size if start + size == len(target) else divisible(size)
+
+    def _by_source(self, part: Indices) -> list[Indices]:
+        """A share in equal pieces whose padded sources fit; neighbours have sources of like length."""
+        cells = len(part) * int(self.source_lengths[part].max(initial=0))
+        pieces = min(-(-cells // int(SOURCE_ROOM * self.batch_tokens)), len(part))
+        return np.array_split(part, max(1, pieces))
 
     def _pad(self, pairs: Indices) -> Batch:
         sources, targets = [], []

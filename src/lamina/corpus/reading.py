@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -46,17 +46,22 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
 def read_lines(path: Path) -> Iterator[str]:
     """Lines without their end (\\n or \\r\\n) and without a byte order mark."""
     with open_bytes(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            content = line.removesuffix(b"\n").removesuffix(b"\r")
-            if number == 1:
-                content = content.removeprefix(BOM)
-            try:
-                yield content.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}:{number}: not UTF-8 (byte 0x{content[error.start]:02x} at column {error.start + 1}). "
-                    "Convert the file, for instance with iconv."
-                ) from error
+        yield from decode_lines(stream, str(path))
+
+
+def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    """The same from anything that gives lines of bytes."""
+    for number, line in enumerate(stream, start=1):
+        content = line.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 1:
+            content = content.removeprefix(BOM)
+        try:
+            yield content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{name}:{number}: not UTF-8 (byte 0x{content[error.start]:02x} at column {error.start + 1}). "
+                "Convert the file, for instance with iconv."
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -98,13 +98,13 @@ def train_speed(batches: Batches, vocabulary: int, steps: int = 3) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     speeds = []
     for update, _ in islice(batches.iterate(Position()), steps):
-        (batch,) = update.batches
         started = time.perf_counter()
-        arrays = (torch.from_numpy(array) for array in (batch.source, batch.prefix, batch.target))
-        model(*arrays, 0.1).mean().backward()
+        for batch in update.batches:
+            arrays = (torch.from_numpy(array) for array in (batch.source, batch.prefix, batch.target))
+            (model(*arrays, 0.1).total / update.tokens).backward()
         optimizer.step()
         optimizer.zero_grad()
-        speeds.append(batch.tokens / (time.perf_counter() - started))
+        speeds.append(update.tokens / (time.perf_counter() - started))
     return statistics.median(speeds)
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
+import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from lamina.errors import Problem
-from lamina.model.layers.attention import Attention
+from lamina.model.layers.attention import Attention, hide
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.layers.modules import Modules
@@ -21,6 +22,7 @@ from lamina.model.layers.target_attention import (
     Cache,
     MergedAttention,
     MixedAttention,
+    Now,
     Remembered,
     SelfAttention,
     TargetAttention,
@@ -96,12 +98,16 @@ class DecoderLayer(nn.Module):
         )
         self.feed_forward_residual = Residual(model.d_model, model.norm, model.dropout)
 
+    @property
+    def readers(self) -> list[Attention]:
+        """What reads the memory, one for each of its streams."""
+        reader = self.target_attention.memory_reader
+        return [reader] if reader is not None else list(self.cross_attention.streams)
+
     def remember(self, memory: Memory) -> Remembered:
         """Project a memory's keys and values, once per source."""
-        reader = self.target_attention.memory_reader
-        readers = [reader] if reader is not None else self.cross_attention.streams
         return Remembered(
-            tuple(reader.remember(x_BSD) for reader, x_BSD in zip(readers, memory.streams, strict=True)),
+            tuple(reader.remember(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True)),
             memory.valid_BS,
         )
 
@@ -110,10 +116,10 @@ class DecoderLayer(nn.Module):
         attended_BTD = self.target_attention(self.target_residual.enter(x_BTD), memory)
         return self.read(self.target_residual.leave(x_BTD, attended_BTD), memory)
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, position: int) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """One new position of every row."""
         entered_BWD = self.target_residual.enter(x_BWD)
-        attended_BWD, cache = self.target_attention.step(entered_BWD, memory, cache, position)
+        attended_BWD, cache = self.target_attention.step(entered_BWD, memory, cache, now)
         return self.read(self.target_residual.leave(x_BWD, attended_BWD), memory), cache
 
     def read(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
@@ -141,10 +147,18 @@ def build_target_attention(model: ModelConfig, twin: EncoderLayer | None) -> Tar
 
 @dataclass(frozen=True)
 class DecoderCache:
-    """What incremental decoding keeps per row, and how many positions it has seen."""
+    """What incremental decoding keeps of what was written, and which of it each row descends from."""
 
     layers: tuple[Cache, ...]
+    seen_BWM: (
+        Tensor  # M = W keys for each position so far: 0 for a row's own past, so little for others' that it is hidden
+    )
     position: int
+
+    def reorder(self, rows_R: Tensor) -> DecoderCache:
+        """Row i becomes the row that was `rows_R[i]`, of the same source."""
+        seen_BWM = self.seen_BWM.flatten(0, 1).index_select(0, rows_R).view_as(self.seen_BWM)
+        return DecoderCache(tuple(layer.reorder(rows_R) for layer in self.layers), seen_BWM, self.position)
 
 
 class Decoder(nn.Module):
@@ -159,8 +173,9 @@ class Decoder(nn.Module):
         )
         self.layers: Modules[DecoderLayer] = Modules(DecoderLayer(model, twin) for twin in twins)
         dense = model.decoder.wiring == "dlcl"
-        rows = model.decoder.layers + 1
-        self.wiring = DlclWiring(rows, model.d_model, model.norm) if dense else ResidualWiring()
+        combinations = model.decoder.layers + 1
+        self.wiring = DlclWiring(combinations, model.d_model, model.norm) if dense else ResidualWiring()
+        self.heads = model.heads
         self.final_norm = norm_if_pre(model.d_model, model.norm)
 
     def remember(self, memories: tuple[Memory, ...]) -> tuple[Remembered, ...]:
@@ -173,19 +188,25 @@ class Decoder(nn.Module):
         outputs, result_BTD = run_stack(self.wiring, x_BTD, layers)
         return DecoderStates(outputs, self.final_norm(result_BTD))
 
-    def start(self, memories: tuple[Remembered, ...]) -> DecoderCache:
-        """The cache before the first position, one row per source."""
-        layers = zip(self.layers, memories, strict=True)
-        return DecoderCache(tuple(layer.target_attention.empty_cache(memory) for layer, memory in layers), 0)
+    def start(self, memories: tuple[Remembered, ...], rows: int) -> DecoderCache:
+        """The cache before the first position, with so many rows for each source."""
+        pairs = zip(self.layers, memories, strict=True)
+        layers = tuple(layer.target_attention.empty_cache(memory, rows) for layer, memory in pairs)
+        keys_BHSK = memories[0].streams[0].keys_BHMK
+        return DecoderCache(layers, keys_BHSK.new_zeros(len(keys_BHSK), rows, 0), 0)
 
     def step(
         self, x_BWD: Tensor, memories: tuple[Remembered, ...], cache: DecoderCache
     ) -> tuple[DecoderStates, DecoderCache]:
         """One new position of every row."""
+        batch, rows, _ = x_BWD.shape
+        own_WW = hide(torch.eye(rows, dtype=torch.bool, device=x_BWD.device), x_BWD.dtype)
+        seen_BWM = torch.cat([cache.seen_BWM, own_WW.expand(batch, rows, rows)], dim=2)
+        now = Now(cache.position, seen_BWM[:, None].expand(-1, self.heads, -1, -1).contiguous())
         caches: list[Cache] = []
 
         def advance(layer: DecoderLayer, memory: Remembered, past: Cache, x_BWD: Tensor) -> Tensor:
-            y_BWD, extended = layer.step(x_BWD, memory, past, cache.position)
+            y_BWD, extended = layer.step(x_BWD, memory, past, now)
             caches.append(extended)
             return y_BWD
 
@@ -194,4 +215,5 @@ class Decoder(nn.Module):
             for layer, memory, past in zip(self.layers, memories, cache.layers, strict=True)
         )
         outputs, result_BWD = run_stack(self.wiring, x_BWD, layers)
-        return DecoderStates(outputs, self.final_norm(result_BWD)), DecoderCache(tuple(caches), cache.position + 1)
+        extended = DecoderCache(tuple(caches), seen_BWM, cache.position + 1)
+        return DecoderStates(outputs, self.final_norm(result_BWD)), extended

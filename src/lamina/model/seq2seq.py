@@ -77,6 +77,19 @@ class Seq2Seq(nn.Module):
         distribution: LogProbs = self.head(self.decode(prefix, memory), memory.head)
         return distribution.full()
 
+    def attention(self, source: Tensor, prefix: Tensor) -> list[tuple[Tensor, ...]]:
+        """What every decoder layer attends to in each stream of its memory, (B, H, T, S)."""
+        watched = [layer.readers for layer in self.decoder.layers]
+        for reader in (reader for readers in watched for reader in readers):
+            reader.watched = []
+        try:
+            self.decode(prefix, self.remember(source))
+            length = source.shape[1]
+            return [tuple((reader.watched or [])[0][..., :length] for reader in readers) for readers in watched]
+        finally:
+            for reader in (reader for readers in watched for reader in readers):
+                reader.watched = None
+
     def forward(self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0) -> Loss:
         """The label-smoothed loss of targets (B, T), which are prefixes one step on."""
         check_tokens("target", target, shape=prefix.shape)
@@ -89,14 +102,13 @@ class Seq2Seq(nn.Module):
         memory = self.remember(source)
         return self.head.normalised_nll(self.decode(prefix, memory), memory.head, target, self.pad_id)
 
-    def start(self, memory: SourceMemory) -> DecoderCache:
-        """The cache of incremental decoding before its first step, one row per source."""
-        return self.decoder.start(memory.decoder)
+    def start(self, memory: SourceMemory, rows: int) -> DecoderCache:
+        """The cache of incremental decoding before its first step, with so many rows for each source."""
+        return self.decoder.start(memory.decoder, rows)
 
     def step(self, tokens_R: Tensor, memory: SourceMemory, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:
         """Each row's distribution after one more token, as (B, W, V): W rows of each source, in order."""
         x_R1D = self.target_embedding(tokens_R[:, None], cache.position)
-        rows = len(tokens_R) // max(1, memory.sources)
-        x_BWD = x_R1D.view(memory.sources, rows, self.config.d_model)
+        x_BWD = x_R1D.view(memory.sources, cache.seen_BWM.shape[1], self.config.d_model)
         states, cache = self.decoder.step(x_BWD, memory.decoder, cache)
         return self.head(states, memory.head), cache

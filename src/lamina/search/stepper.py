@@ -15,15 +15,14 @@ from lamina.model.states import LogProbs, map_tensors
 class Stepper(Protocol):
     """Anything that can be searched: a model, an ensemble, a forced prefix.
 
-    `memory` has one row per source, `cache` one per beam; the rows of a source stand beside each other and every
-    source has the same number of them.
+    The rows (beams) of a source stand beside each other, and every source has the same number of them.
     """
 
-    def start(self, source_BS: Tensor) -> Any:
-        """The state before the first token, one row per source."""
+    def start(self, source_BS: Tensor, rows: int) -> Any:
+        """The state before the first token, with so many equal rows for each source."""
 
     def step(self, tokens_R: Tensor, state: Any) -> tuple[LogProbs, Any]:
-        """Each row's distribution after one more token, (B, W, V), and the new state."""
+        """Each row's distribution after one more token, (B, W, V), and the new state; a state is stepped once."""
 
     def reorder(self, state: Any, rows_R: Tensor) -> Any:
         """The state whose row i is row `rows_R[i]` of this one; rows may repeat, within their source."""
@@ -46,10 +45,10 @@ class ModelStepper:
     def __init__(self, model: Seq2Seq) -> None:
         self.model = model
 
-    def start(self, source_BS: Tensor) -> ModelState:
+    def start(self, source_BS: Tensor, rows: int) -> ModelState:
         """Encode the sources."""
         memory = self.model.remember(source_BS)
-        return ModelState(memory, self.model.start(memory))
+        return ModelState(memory, self.model.start(memory, rows))
 
     def step(self, tokens_R: Tensor, state: ModelState) -> tuple[LogProbs, ModelState]:
         """Read one more token in every row."""
@@ -57,17 +56,9 @@ class ModelStepper:
         return log_probs, ModelState(state.memory, cache)
 
     def reorder(self, state: ModelState, rows_R: Tensor) -> ModelState:
-        """Map the cache; the memory has no rows of its own per beam."""
-        return ModelState(state.memory, map_tensors(lambda x: x.index_select(0, rows_R), state.cache))
+        """Map what the cache has per row; the memory has none."""
+        return ModelState(state.memory, state.cache.reorder(rows_R))
 
     def keep(self, state: ModelState, sources: Tensor) -> ModelState:
-        """Map the memory by source and the cache by all rows of each."""
-        before = state.memory.sources
-
-        def keep_rows(x: Tensor) -> Tensor:
-            return x.unflatten(0, (before, -1)).index_select(0, sources).flatten(0, 1)
-
-        return ModelState(
-            map_tensors(lambda x: x.index_select(0, sources), state.memory),
-            map_tensors(keep_rows, state.cache),
-        )
+        """Map memory and cache, which both are by source."""
+        return map_tensors(lambda x: x.index_select(0, sources), state)

@@ -237,12 +237,12 @@ class Trainer:
         updates = self.valid.updates(0)
         with torch.no_grad(), self._averaged():
             for number in range(self.ranks.rank, len(updates), self.ranks.count):
-                (batch,) = self.valid.load(updates[number]).batches
-                arrays = (batch.source, batch.prefix, batch.target)
-                tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
-                own.add(self.model(*tensors, self.train.label_smoothing))
-                if not self.model.head.normalised:
-                    normalised_nll += float(self.model.normalised_nll(*tensors).sum())
+                for batch in self.valid.load(updates[number]).batches:
+                    arrays = (batch.source, batch.prefix, batch.target)
+                    tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
+                    own.add(self.model(*tensors, self.train.label_smoothing))
+                    if not self.model.head.normalised:
+                        normalised_nll += float(self.model.normalised_nll(*tensors).sum())
         self.model.train()
         total = Window.sum(self.ranks.gather(own))
         loss, nll = total.mean_loss(), total.mean_nll()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
 
@@ -17,11 +19,16 @@ class Head(nn.Module, ABC):
     """
 
     weight_VD: nn.Parameter
+    product: Callable[[Tensor], Tensor] | None = None  # a faster way to E·x, in models that only decode
     normalised = True  # whether probabilities sum to 1; if not, their perplexity does not compare with others
 
     def remember(self, enc: EncoderStates) -> Any:
         """What the head keeps of a source, once per source: tensors in dataclasses or tuples, or nothing."""
         return None
+
+    def logits(self, x_BTD: Tensor) -> Tensor:
+        """E·x for every position."""
+        return F.linear(x_BTD, self.weight_VD) if self.product is None else self.product(x_BTD)
 
     @abstractmethod
     def forward(self, states: DecoderStates, memory: Any) -> LogProbs:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from lamina.model.heads.cross_entropy import smoothed_cross_entropy, spread
 from lamina.model.heads.head import Head
@@ -35,7 +34,7 @@ class SoftmaxHead(Head):
 
     def forward(self, states: DecoderStates, memory: Any) -> LogProbs:
         """One vocabulary product."""
-        return LogProbs.of_logits(F.linear(states.features_BTD, self.weight_VD))
+        return LogProbs.of_logits(self.logits(states.features_BTD))
 
     def loss(self, states: DecoderStates, memory: Any, target_BT: Tensor, pad_id: int, smoothing: float) -> Loss:
         """Cross-entropy in chunks over tokens."""

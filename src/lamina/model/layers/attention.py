@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from lamina.model.layers.dropout import keep_mask
 
-SHORT = 128  # keys
+SHORT = 128  # keys, or eight for each query
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,24 @@ class KeysValues:
 
     keys_BHMK: Tensor
     values_BHMK: Tensor
+
+
+class PackedLinear(nn.Linear):
+    """Projections of one width in one matrix, of which some or all are computed at once."""
+
+    def __init__(self, d_model: int, parts: int) -> None:
+        super().__init__(d_model, parts * d_model)
+
+    def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
+        """Parts `first` up to `last`, side by side."""
+        d_model = self.in_features
+        if not torch.is_grad_enabled():
+            bias = self.bias[first * d_model : last * d_model]
+        else:
+            # the bias of keys shifts all scores of a query alike: its gradient is 0, and rounding must not train it
+            query, key, value = self.bias.chunk(3)
+            bias = torch.cat((query, key.detach(), value)[first:last])
+        return F.linear(x_BTD, self.weight[first * d_model : last * d_model], bias)
 
 
 class Attention(nn.Module):
@@ -32,17 +50,15 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.qkv = PackedLinear(d_model, 3)
         self.out = nn.Linear(d_model, d_model)
+        self.watched: list[Tensor] | None = None  # while somebody looks: the weights of every reading
 
     def project(self, x_BTD: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Projections `first` up to `last` of (query, key, value), each (B, H, T, K)."""
-        d_model = x_BTD.shape[-1]
-        # the bias of keys shifts all scores of a query alike: its gradient is 0, and rounding must not train it
-        query, key, value = self.qkv.bias.chunk(3)
-        bias = torch.cat((query, key.detach(), value)[first:last])
-        packed = F.linear(x_BTD, self.qkv.weight[first * d_model : last * d_model], bias)
-        split = packed.unflatten(-1, (last - first, self.heads, d_model // self.heads))
+        packed = self.qkv.project(x_BTD, first, last)
+        batch, length, d_model = x_BTD.shape
+        split = packed.view(batch, length, last - first, self.heads, d_model // self.heads)
         return split.permute(2, 0, 3, 1, 4).unbind(0)
 
     def query(self, x_BTD: Tensor) -> Tensor:
@@ -54,14 +70,17 @@ class Attention(nn.Module):
         return self.project(x_BTD, 2, 3)[0]
 
     def remember(self, memory_BMD: Tensor) -> KeysValues:
-        """Keys and values of a memory."""
-        return KeysValues(*self.project(memory_BMD, 1, 3))
+        """Keys and values of a memory, laid out as every later reading wants them."""
+        keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3)
+        return KeysValues(keys_BHMK.contiguous(), values_BHMK.contiguous())
 
     def weigh(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attend, and lay the heads side by side again: (B, T, D) before the output projection."""
+        if self.watched is not None:
+            self.watched.append(self.weights(query_BHTK, memory.keys_BHMK, mask))
         dropout = self.dropout if self.training else 0.0
         keys_BHMK, values_BHMK = memory.keys_BHMK, memory.values_BHMK
-        if query_BHTK.device.type == "cpu" and keys_BHMK.shape[2] <= SHORT:
+        if query_BHTK.device.type == "cpu" and min(query_BHTK.shape[2] * 8, keys_BHMK.shape[2]) <= SHORT:
             attended_BHTK = attend_short(query_BHTK, keys_BHMK, values_BHMK, mask, causal, dropout)
         else:
             attended_BHTK = F.scaled_dot_product_attention(
@@ -110,8 +129,10 @@ def attend_short(
 
 
 def hide(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as something to add: 0 where True, and so little where False that its softmax is 0."""
-    return torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, torch.finfo(dtype).min)
+    """A mask as something to add: 0 where True, and so little where False that its softmax is 0; as it is if it is."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
 
 
 def join_heads(x_BHTK: Tensor) -> Tensor:

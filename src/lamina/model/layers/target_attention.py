@@ -3,6 +3,10 @@
 `forward` sees every target position at once and keeps them causal. `step` sees one new position of every row
 and returns the cache with it. Rows of one source stand beside each other: x_BWD holds W rows (beams) of each of
 B sources, so that a memory, kept once per source, is read by W queries.
+
+Keys and values of past positions are kept the same way: once per source, those of all its rows in the order in which
+they were written, and never moved. When search swaps rows, only the mask changes that says which of them each row
+descends from.
 """
 
 from __future__ import annotations
@@ -15,15 +19,59 @@ from torch import Tensor, nn
 
 from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys
 
+CAPACITY = 32  # positions a cache has room for at first
+
+
+@dataclass(frozen=True)
+class PastKeys:
+    """Keys and values that all rows of a source have written so far, position by position, and room for more."""
+
+    keys_BHMK: Tensor
+    values_BHMK: Tensor
+
+    def write(self, key_BHWK: Tensor, value_BHWK: Tensor, position: int) -> PastKeys:
+        """Add one position of every row; a cache is written once at each position."""
+        rows = key_BHWK.shape[2]
+        past = self if self.keys_BHMK.shape[2] >= (position + 1) * rows else self._grow(position * rows)
+        past.keys_BHMK[:, :, position * rows : (position + 1) * rows] = key_BHWK
+        past.values_BHMK[:, :, position * rows : (position + 1) * rows] = value_BHWK
+        return past
+
+    def until(self, end: int) -> KeysValues:
+        """What has been written."""
+        return KeysValues(self.keys_BHMK[:, :, :end], self.values_BHMK[:, :, :end])
+
+    def reorder(self, rows_R: Tensor) -> PastKeys:
+        """Nothing moves."""
+        return self
+
+    def _grow(self, written: int) -> PastKeys:
+        batch, heads, size, width = self.keys_BHMK.shape
+        keys, values = self.keys_BHMK.new_empty(2, batch, heads, 2 * size, width)
+        keys[:, :, :written], values[:, :, :written] = self.keys_BHMK[:, :, :written], self.values_BHMK[:, :, :written]
+        return PastKeys(keys, values)
+
 
 @dataclass(frozen=True)
 class RunningSum:
-    """All that an average needs of the past, however long: the sum over rows (R, D)."""
+    """All that an average needs of the past, however long: its sum in every row."""
 
-    sum_RD: Tensor
+    sum_BWD: Tensor
+
+    def reorder(self, rows_R: Tensor) -> RunningSum:
+        """Each row takes another's sum."""
+        return RunningSum(self.sum_BWD.flatten(0, 1).index_select(0, rows_R).view_as(self.sum_BWD))
 
 
-Cache = KeysValues | RunningSum
+Cache = PastKeys | RunningSum
+
+
+@dataclass(frozen=True)
+class Now:
+    """Where a step stands: so many positions have gone before it; which past keys each row descends from."""
+
+    position: int
+    seen_BHWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
 
 
 @dataclass(frozen=True)
@@ -47,12 +95,12 @@ class TargetAttention(nn.Module, ABC):
         """All positions, each seeing only those before it and itself."""
 
     @abstractmethod
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, position: int) -> tuple[Tensor, Cache]:
-        """One new position of every row; `position` have gone before it."""
+    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
+        """One new position of every row."""
 
     @abstractmethod
-    def empty_cache(self, memory: Remembered) -> Cache:
-        """The cache before the first position, one row per source."""
+    def empty_cache(self, memory: Remembered, rows: int) -> Cache:
+        """The cache before the first position, with so many rows for each source."""
 
 
 class SelfAttention(TargetAttention):
@@ -68,24 +116,23 @@ class SelfAttention(TargetAttention):
         attended_BTD = self.attention.weigh(query_BHTK, KeysValues(keys_BHTK, values_BHTK), None, causal=True)
         return self.attention.out(attended_BTD)
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, position: int) -> tuple[Tensor, Cache]:
-        """Attend from the newest position to the cache and itself."""
-        query_RH1K, cache = self.extend(x_BWD, cache)
-        attended_R1D = self.attention.weigh(query_RH1K, cache, None)
-        return self.attention.out(attended_R1D).view_as(x_BWD), cache
+    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
+        """Attend from the newest position to each row's past and itself."""
+        query_BHWK, cache = self.extend(x_BWD, cache, now)
+        past = cache.until(now.seen_BHWM.shape[3])
+        return self.attention.out(self.attention.weigh(query_BHWK, past, now.seen_BHWM)), cache
 
-    def extend(self, x_BWD: Tensor, cache: Cache) -> tuple[Tensor, KeysValues]:
+    def extend(self, x_BWD: Tensor, cache: Cache, now: Now) -> tuple[Tensor, PastKeys]:
         """The newest position's query, and the cache with its key and value."""
-        assert isinstance(cache, KeysValues)
-        query_RH1K, key_RH1K, value_RH1K = self.attention.project(x_BWD.flatten(0, 1)[:, None], 0, 3)
-        return query_RH1K, KeysValues(
-            torch.cat([cache.keys_BHMK, key_RH1K], dim=2), torch.cat([cache.values_BHMK, value_RH1K], dim=2)
-        )
+        assert isinstance(cache, PastKeys)
+        query_BHWK, key_BHWK, value_BHWK = self.attention.project(x_BWD, 0, 3)
+        return query_BHWK, cache.write(key_BHWK, value_BHWK, now.position)
 
-    def empty_cache(self, memory: Remembered) -> KeysValues:
-        """Keys and values of no position."""
+    def empty_cache(self, memory: Remembered, rows: int) -> PastKeys:
+        """Room for keys and values."""
         keys_BHSK = memory.streams[0].keys_BHMK
-        return KeysValues(keys_BHSK[:, :, :0], keys_BHSK[:, :, :0])
+        batch, heads, _, width = keys_BHSK.shape
+        return PastKeys(*keys_BHSK.new_empty(2, batch, heads, CAPACITY * rows, width))
 
 
 class AverageAttention(TargetAttention):
@@ -104,9 +151,9 @@ class AverageAttention(TargetAttention):
         """The running mean at every position."""
         return self.mix(x_BTD, running_mean(x_BTD))
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, position: int) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """The running mean at the newest position."""
-        mean_BWD, cache = extend_mean(x_BWD, cache, position)
+        mean_BWD, cache = extend_mean(x_BWD, cache, now.position)
         return self.mix(x_BWD, mean_BWD), cache
 
     def mix(self, x_BTD: Tensor, mean_BTD: Tensor) -> Tensor:
@@ -114,9 +161,9 @@ class AverageAttention(TargetAttention):
         enter_BTD, keep_BTD = self.gates(torch.cat([x_BTD, mean_BTD], dim=-1)).sigmoid().chunk(2, dim=-1)
         return enter_BTD * x_BTD + keep_BTD * mean_BTD
 
-    def empty_cache(self, memory: Remembered) -> RunningSum:
+    def empty_cache(self, memory: Remembered, rows: int) -> RunningSum:
         """A sum of nothing."""
-        return empty_sum(memory)
+        return empty_sum(memory, rows)
 
 
 class MergedAttention(TargetAttention):
@@ -139,9 +186,9 @@ class MergedAttention(TargetAttention):
         values_BTD = join_heads(self.attention.value(x_BTD))
         return self.merge(x_BTD, memory, running_mean(values_BTD))
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, position: int) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """The same at the newest position."""
-        mean_BWD, cache = extend_mean(join_heads(self.attention.value(x_BWD)), cache, position)
+        mean_BWD, cache = extend_mean(join_heads(self.attention.value(x_BWD)), cache, now.position)
         return self.merge(x_BWD, memory, mean_BWD), cache
 
     def merge(self, x_BTD: Tensor, memory: Remembered, mean_BTD: Tensor) -> Tensor:
@@ -150,9 +197,9 @@ class MergedAttention(TargetAttention):
         attended_BTD = self.attention.weigh(query_BHTK, memory.streams[0], mask_keys(memory.valid_BS))
         return self.attention.out(attended_BTD + mean_BTD)
 
-    def empty_cache(self, memory: Remembered) -> RunningSum:
+    def empty_cache(self, memory: Remembered, rows: int) -> RunningSum:
         """A sum of nothing."""
-        return empty_sum(memory)
+        return empty_sum(memory, rows)
 
 
 class MixedAttention(SelfAttention):
@@ -177,29 +224,24 @@ class MixedAttention(SelfAttention):
         mask_B1TM = torch.cat([source_B1TS, causal_TT.expand(batch, 1, -1, -1)], dim=3)
         return self.attention.out(self.attention.weigh(query_BHTK, both, mask_B1TM))
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, position: int) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """One softmax over scores against the shared memory and against each row's own past."""
-        query_RH1K, cache = self.extend(x_BWD, cache)
-        (stream,) = memory.streams
-        batch, rows, d_model = x_BWD.shape
-        query_BHWK = query_RH1K.view(batch, rows, -1, d_model // self.attention.heads).transpose(1, 2)
-        scale = query_RH1K.shape[-1] ** -0.5
+        query_BHWK, cache = self.extend(x_BWD, cache, now)
+        (stream,), past = memory.streams, cache.until(now.seen_BHWM.shape[3])
+        scale = query_BHWK.shape[-1] ** -0.5
         source_BHWS = query_BHWK @ stream.keys_BHMK.transpose(-1, -2) * scale
         source_BHWS = source_BHWS.masked_fill(~mask_keys(memory.valid_BS), -torch.inf)
-        target_RH1T = query_RH1K @ cache.keys_BHMK.transpose(-1, -2) * scale
-        target_BHWT = target_RH1T.view(batch, rows, self.attention.heads, -1).transpose(1, 2)
+        target_BHWT = query_BHWK @ past.keys_BHMK.transpose(-1, -2) * scale + now.seen_BHWM
         weights_BHWM = torch.cat([source_BHWS, target_BHWT], dim=-1).softmax(dim=-1)
         source_BHWS, target_BHWT = weights_BHWM.split([source_BHWS.shape[-1], target_BHWT.shape[-1]], dim=-1)
-        from_source_BWD = join_heads(source_BHWS @ stream.values_BHMK)
-        target_RH1T = target_BHWT.transpose(1, 2).reshape(target_RH1T.shape)
-        from_target_BWD = join_heads(target_RH1T @ cache.values_BHMK).view_as(x_BWD)
-        return self.attention.out(from_source_BWD + from_target_BWD), cache
+        read_BHWK = source_BHWS @ stream.values_BHMK + target_BHWT @ past.values_BHMK
+        return self.attention.out(join_heads(read_BHWK)), cache
 
 
-def empty_sum(memory: Remembered) -> RunningSum:
-    """The sum before the first position, one row per source, in at least 32 bits however long it grows."""
+def empty_sum(memory: Remembered, rows: int) -> RunningSum:
+    """The sum before the first position, in at least 32 bits however long it grows."""
     keys_BHSK = memory.streams[0].keys_BHMK
-    size = (keys_BHSK.shape[0], keys_BHSK.shape[1] * keys_BHSK.shape[3])
+    size = (keys_BHSK.shape[0], rows, keys_BHSK.shape[1] * keys_BHSK.shape[3])
     return RunningSum(keys_BHSK.new_zeros(size, dtype=torch.promote_types(keys_BHSK.dtype, torch.float32)))
 
 
@@ -213,5 +255,5 @@ def running_mean(x_BTD: Tensor) -> Tensor:
 def extend_mean(x_BWD: Tensor, cache: Cache, position: int) -> tuple[Tensor, RunningSum]:
     """The mean including the newest position, and the sum for the next."""
     assert isinstance(cache, RunningSum)
-    sum_RD = cache.sum_RD + x_BWD.flatten(0, 1)
-    return (sum_RD.view_as(x_BWD) / (position + 1)).to(x_BWD.dtype), RunningSum(sum_RD)
+    sum_BWD = cache.sum_BWD + x_BWD
+    return (sum_BWD / (position + 1)).to(x_BWD.dtype), RunningSum(sum_BWD)

@@ -1,0 +1,291 @@
+"""Translation with the same weights by Lamina, CTranslate2 and Hugging Face Marian: output tokens per second.
+
+    pip install 'lamina[ctranslate2]' transformers
+    python benchmarks/decoding_speed.py RUN SOURCE [--sentences N] [--rounds 3] [--batch 32 --batch 1]
+
+RUN is a run, checkpoint or model folder of a plain Transformer; SOURCE is text, one sentence a line. Beam 5, length
+penalty 1. Output tokens are those of the best hypotheses, `</s>` included. The systems take turns, and the first turn
+of each is a warm-up. `2x1` means two workers with one thread each; one sentence at a time is one worker's work.
+CTranslate2 and Marian are done with a sentence when five hypotheses have ended (in Marian that is `early_stopping`, and
+faster than its default) or after 256 tokens; Lamina's own limit depends on the source. Prints JSON with medians.
+`--only ctranslate2,huggingface` leaves the rest out.
+
+Marian is post-norm; a pre-norm model is measured without it. Before anything is timed, its greedy output is compared
+with Lamina's log-probabilities on a few sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import lamina
+from lamina.interop.ctranslate2 import export_ctranslate2
+from lamina.model.layers.positions import sinusoids
+from lamina.model.seq2seq import Seq2Seq
+from lamina.runs import load_run
+from lamina.text.vocabulary import EOS, PAD, SPECIALS, Vocabulary
+
+BEAM, LENPEN, LONGEST = 5, 1.0, 256
+POSITIONS = 1024
+GREEDY_SENTENCES, GREEDY_TOKENS = 4, 40
+
+Tokens = list[list[str]]  # without `</s>`
+System = Callable[[Tokens], int]  # translates all, says how many tokens it wrote
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One model in the form that each system reads."""
+
+    run: Path
+    ctranslate2: Path
+    model: Seq2Seq
+    vocabulary: Vocabulary  # of the source
+
+
+def make_lamina(weights: Weights, batch: int, int8: bool) -> System:
+    translator = lamina.load(weights.run, threads=2, int8=int8)
+
+    def call(sources: Tokens) -> int:
+        ended = [[*source, SPECIALS[EOS]] for source in sources]
+        found = translator.translate_tokens(ended, beam=BEAM, lenpen=LENPEN, batch_sentences=batch)
+        return sum(len(translation.tokens) for translation in found)
+
+    return call if batch > 1 else lambda sources: sum(call([source]) for source in sources)
+
+
+def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, threads: int) -> System:
+    """All sentences in one call, which sorts them by length and spreads batches over workers; or one at a time."""
+    import ctranslate2
+
+    translator = ctranslate2.Translator(
+        str(weights.ctranslate2), compute_type=compute, inter_threads=workers, intra_threads=threads
+    )
+
+    def call(sources: Tokens) -> int:
+        results = translator.translate_batch(
+            sources,
+            beam_size=BEAM,
+            length_penalty=LENPEN,
+            max_decoding_length=LONGEST,
+            max_batch_size=batch,
+            batch_type="examples",
+            return_end_token=True,
+        )
+        return sum(len(result.hypotheses[0]) for result in results)
+
+    return call if batch > 1 else lambda sources: sum(call([source]) for source in sources)
+
+
+def make_huggingface(weights: Weights, batch: int) -> System:
+    model = copy_to_marian(weights.model)
+
+    def translate(sources: Tokens) -> int:
+        rows = sorted((weights.vocabulary.encode(source) for source in sources), key=len, reverse=True)
+        written = 0
+        for first in range(0, len(rows), batch):
+            output = generate(
+                model, rows[first : first + batch], num_beams=BEAM, length_penalty=LENPEN, early_stopping=True
+            )
+            written += sum(len(ids) for ids in output)
+        return written
+
+    return translate
+
+
+# Which systems are measured at a batch of many sentences, and which at one.
+MANY: dict[str, Callable[[Weights, int], System]] = {
+    "lamina float32 2 threads": partial(make_lamina, int8=False),
+    "lamina int8 2 threads": partial(make_lamina, int8=True),
+    "ctranslate2 float32 1x2": partial(make_ctranslate2, compute="float32", workers=1, threads=2),
+    "ctranslate2 float32 2x1": partial(make_ctranslate2, compute="float32", workers=2, threads=1),
+    "ctranslate2 int8 2x1": partial(make_ctranslate2, compute="int8", workers=2, threads=1),
+    "huggingface float32 2 threads": make_huggingface,
+}
+ONE: dict[str, Callable[[Weights, int], System]] = {
+    "lamina float32 2 threads": partial(make_lamina, int8=False),
+    "lamina int8 2 threads": partial(make_lamina, int8=True),
+    "ctranslate2 float32 1x1": partial(make_ctranslate2, compute="float32", workers=1, threads=1),
+    "ctranslate2 float32 1x2": partial(make_ctranslate2, compute="float32", workers=1, threads=2),
+    "ctranslate2 int8 1x1": partial(make_ctranslate2, compute="int8", workers=1, threads=1),
+    "ctranslate2 int8 1x2": partial(make_ctranslate2, compute="int8", workers=1, threads=2),
+    "huggingface float32 2 threads": make_huggingface,
+}
+FAMILIES = ("lamina", "ctranslate2", "huggingface")
+
+
+def copy_to_marian(model: Seq2Seq) -> Any:
+    """`MarianMTModel` with our weights and our positions."""
+    from transformers import MarianConfig, MarianMTModel
+
+    config = model.config
+    marian = MarianMTModel(
+        MarianConfig(
+            vocab_size=config.source_vocab,
+            decoder_vocab_size=config.target_vocab,
+            share_encoder_decoder_embeddings=config.share_embeddings == "all",
+            tie_word_embeddings=config.share_embeddings != "none",
+            max_position_embeddings=POSITIONS,
+            d_model=config.d_model,
+            encoder_layers=config.encoder.layers,
+            decoder_layers=config.decoder.layers,
+            encoder_attention_heads=config.heads,
+            decoder_attention_heads=config.heads,
+            encoder_ffn_dim=config.ffn_size,
+            decoder_ffn_dim=config.ffn_size,
+            activation_function="relu",
+            scale_embedding=True,
+            pad_token_id=PAD,
+            eos_token_id=EOS,
+            bos_token_id=None,
+            forced_eos_token_id=None,
+            decoder_start_token_id=config.start_id,
+        )
+    ).eval()
+    positions = sinusoids(config.first_position + POSITIONS, config.d_model)[config.first_position :]
+    with torch.no_grad():
+        for name, weight in marian_weights(model, positions):
+            marian.get_parameter(name).copy_(weight)
+    return marian
+
+
+def marian_weights(model: Seq2Seq, positions: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Marian's names and our values."""
+
+    def linear(name: str, weight: Tensor, bias: Tensor) -> Iterator[tuple[str, Tensor]]:
+        yield f"{name}.weight", weight
+        yield f"{name}.bias", bias
+
+    def attention(name: str, ours: Any, norm: nn.LayerNorm) -> Iterator[tuple[str, Tensor]]:
+        parts = zip("qkv", ours.qkv.weight.chunk(3), ours.qkv.bias.chunk(3), strict=True)
+        for part, weight, bias in parts:
+            yield from linear(f"{name}.{part}_proj", weight, bias)
+        yield from linear(f"{name}.out_proj", ours.out.weight, ours.out.bias)
+        yield from linear(f"{name}_layer_norm", norm.weight, norm.bias)
+
+    def feed_forward(name: str, ours: Any) -> Iterator[tuple[str, Tensor]]:
+        yield from linear(f"{name}.fc1", ours.feed_forward.rise.weight, ours.feed_forward.rise.bias)
+        yield from linear(f"{name}.fc2", ours.feed_forward.fall.weight, ours.feed_forward.fall.bias)
+        norm = ours.feed_forward_residual.norm
+        yield from linear(f"{name}.final_layer_norm", norm.weight, norm.bias)
+
+    encoder: Any = model.encoder
+    yield "model.encoder.embed_tokens.weight", model.source_embedding.tokens.weight
+    yield "model.decoder.embed_tokens.weight", model.target_embedding.tokens.weight
+    yield "lm_head.weight", model.head.weight_VD
+    yield "model.encoder.embed_positions.weight", positions
+    yield "model.decoder.embed_positions.weight", positions
+    for index, layer in enumerate(encoder.layers):
+        name = f"model.encoder.layers.{index}"
+        yield from attention(f"{name}.self_attn", layer.attention, layer.attention_residual.norm)
+        yield from feed_forward(name, layer)
+    for index, part in enumerate(model.decoder.layers):
+        name, ours = f"model.decoder.layers.{index}", part.target_attention.attention
+        yield from attention(f"{name}.self_attn", ours, part.target_residual.norm)
+        yield from attention(f"{name}.encoder_attn", part.cross_attention.streams[0], part.cross_residual.norm)
+        yield from feed_forward(name, part)
+
+
+def generate(model: Any, sources: list[list[int]], longest: int = LONGEST, **search: Any) -> list[list[int]]:
+    """Marian's output without the start token, up to eos."""
+    padded = nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sources], batch_first=True, padding_value=PAD)
+    with torch.inference_mode():
+        output = model.generate(
+            padded, attention_mask=(padded != PAD).long(), max_new_tokens=longest, do_sample=False, **search
+        )
+    rows = (ids[1:] for ids in output.tolist())
+    return [ids[: ids.index(EOS) + 1] if EOS in ids else ids for ids in rows]
+
+
+def check_greedy(weights: Weights, sources: Tokens) -> None:
+    """Stop unless Marian writes what Lamina's log-probabilities say."""
+    marian = copy_to_marian(weights.model)
+    for source in sources:
+        ids = weights.vocabulary.encode(source)
+        (theirs,) = generate(marian, [ids], longest=GREEDY_TOKENS, num_beams=1)
+        ours: list[int] = []
+        with torch.inference_mode():
+            while len(ours) < GREEDY_TOKENS and EOS not in ours:
+                prefix = torch.tensor([[weights.model.start_id, *ours]])
+                ours.append(int(weights.model.log_probs(torch.tensor([ids]), prefix)[0, -1].argmax()))
+        if ours != theirs:
+            raise SystemExit(f"Marian writes {theirs} where Lamina writes {ours}: the weights are not the same.")
+
+
+def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[str, Any]:
+    """Rounds in which every system translates everything once."""
+    speeds: dict[str, list[float]] = {name: [] for name in systems}
+    written: dict[str, int] = {}
+    for turn in range(rounds + 1):
+        for name, system in systems.items():
+            time.sleep(0.5)  # threads of the one before go to sleep
+            started = time.perf_counter()
+            written[name] = system(sources)
+            if turn:  # the first is a warm-up
+                speeds[name].append(written[name] / (time.perf_counter() - started))
+    return {
+        name: {
+            "tokens_per_second": round(statistics.median(values), 1),
+            "rounds": [round(value, 1) for value in values],
+            "output_tokens": written[name],
+        }
+        for name, values in speeds.items()
+    }
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--sentences", type=int, help="only the first so many; all if not given")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch", type=int, action="append", help="sentences per batch; may be given again")
+    parser.add_argument("--only", default=",".join(FAMILIES), help="systems, with commas between them")
+    options = parser.parse_args()
+    options.batch = options.batch or [32, 1]
+    options.only = options.only.split(",")
+    unknown = set(options.only) - set(FAMILIES)
+    if unknown:
+        parser.error(f"--only knows {', '.join(FAMILIES)}, but not {', '.join(sorted(unknown))}")
+    return options
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(2)
+    loaded = load_run(options.run)
+    model, text = loaded.model, loaded.text
+    if model.config.norm == "pre" and "huggingface" in options.only:
+        print("Marian is post-norm, but this model is pre-norm: measured without Hugging Face.", file=sys.stderr)
+        options.only.remove("huggingface")
+    lines = options.source.read_text(encoding="utf-8").removesuffix("\n").split("\n")[: options.sentences]
+    sources = [text.source.vocabulary.decode(ids) for ids in text.source.encode(lines)]
+    report: dict[str, Any] = {"run": str(options.run), "sentences": len(sources), "beam": BEAM, "lenpen": LENPEN}
+    with TemporaryDirectory() as scratch:
+        weights = Weights(options.run, Path(scratch) / "ctranslate2", model, text.source.vocabulary)
+        export_ctranslate2(model, text, weights.ctranslate2)
+        if "huggingface" in options.only:
+            check_greedy(weights, sources[:GREEDY_SENTENCES])
+        for batch in options.batch:
+            table = MANY if batch > 1 else ONE
+            chosen = {name: make for name, make in table.items() if name.split()[0] in options.only}
+            systems = {name: make(weights, batch) for name, make in chosen.items()}
+            report[f"batch {batch}"] = measure(systems, sources, options.rounds)
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""`lamina rescore`: what a model says of given translations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from lamina.errors import DataError, UsageError
+
+CHUNK = 2000  # lines in memory
+
+
+def rescore(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run or model; several are an ensemble.")],
+    input_file: Annotated[
+        Path | None, typer.Option("--input", help="What `lamina translate --format jsonl` wrote.")
+    ] = None,
+    source: Annotated[Path | None, typer.Option("--source", help="Source lines.")] = None,
+    target: Annotated[Path | None, typer.Option("--target", help="Their translations.")] = None,
+    lenpen: Annotated[float | None, typer.Option("--lenpen", show_default="the recipe's, else 1.0")] = None,
+    checkpoint: Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")] = "best",
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")] = "auto",
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+) -> None:
+    """Score given translations with a model: a JSON line with `line`, `score` and `log_prob` for each.
+
+    From jsonl the very tokens are scored, all of `nbest`, and the scores are those that `translate` gave. Plain text
+    is cut into subwords afresh.
+
+    [bold]Examples[/bold]
+
+        lamina rescore runs/first --input out.jsonl
+
+        lamina rescore runs/first --source test.en --target test.de
+    """
+    from lamina.cli.translate import recipe_decode
+    from lamina.translation import load
+
+    if (input_file is None) == (source is None) or (source is None) != (target is None):
+        raise UsageError("Give either --input OUT.jsonl, or --source and --target.")
+    translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads)
+    penalty = recipe_decode(runs[0])[1] if lenpen is None else lenpen
+    pairs = read_jsonl(input_file) if input_file is not None else read_pairs(source, target)
+    vocabulary = translator.text.target.vocabulary
+    while chunk := list(islice(pairs, CHUNK)):
+        sources = translator.text.source.encode([text for _, text, _ in chunk])
+        targets = [
+            vocabulary.encode(given[:-1]) if isinstance(given, list) else translator.text.target.encode([given])[0]
+            for _, _, given in chunk
+        ]
+        for (line, _, _), result in zip(chunk, translator.rescore(sources, targets, penalty), strict=True):
+            record = {"line": line, "score": round(result.score, 6), "log_prob": round(result.log_prob, 6)}
+            print(json.dumps(record))
+
+
+def read_jsonl(path: Path) -> Iterator[tuple[int, str, Any]]:
+    """Line numbers, sources and tokens of every translation in `translate`'s jsonl; blank ones have none."""
+    from lamina.corpus.reading import read_lines
+
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            record = json.loads(line)
+            each = [best["tokens"] for best in record["nbest"]]
+            source, place = record["source"], int(record["line"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}:{number}: not a line of `lamina translate --format jsonl`.") from error
+        yield from ((place, source, tokens) for tokens in each if tokens)
+
+
+def read_pairs(source: Path | None, target: Path | None) -> Iterator[tuple[int, str, str]]:
+    """Line numbers and pairs of two parallel files."""
+    from lamina.corpus.reading import TwoFiles
+
+    assert source is not None
+    assert target is not None
+    for number, (text, translation) in enumerate(TwoFiles(source, target).pairs(), start=1):
+        yield number, text, translation

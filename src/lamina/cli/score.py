@@ -1,0 +1,55 @@
+"""`lamina score`: metrics of one output, each with its signature."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NAMES = "bleu, chrf, ter, multi-bleu, rouge, gleu, m2"
+
+
+def score(
+    hypothesis: Annotated[Path, typer.Option("--hyp", help="The output, one sentence per line.")],
+    references: Annotated[list[Path], typer.Option("--ref", help="A reference; may be repeated. For m2 the .m2 file.")],
+    source: Annotated[
+        Path | None, typer.Option("--source", help="What was translated or corrected (for gleu).")
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help=f"{NAMES}; may be repeated, or several with commas.", show_default="bleu,chrf"),
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Score an output against references. Files may be plain, .gz or .zst.
+
+    [bold]Examples[/bold]
+
+        lamina score --hyp out.de --ref test.de
+
+        lamina score --hyp out --ref ref0 --ref ref1 --source src --metric gleu
+
+        lamina score --hyp out --ref test.m2 --metric m2 --json
+    """
+    from lamina.scoring.files import read_texts
+    from lamina.scoring.metrics import build_metrics, check_names
+    from lamina.scoring.protocol import score as carry_out
+
+    names = check_names(metrics or [])
+    (lines,), gold = read_texts([hypothesis], references, source, lowercase=lowercase, m2="m2" in names)
+    results = [carry_out(metric, lines) for metric in build_metrics(names, gold)]
+    if as_json:
+        print(json.dumps([asdict(result) for result in results], indent=2, ensure_ascii=False))
+        return
+    for result in results:
+        details = ", ".join(f"{name} {figure(value)}" for name, value in result.details.items())
+        print(f"{result.name}  {result.score:.2f}  ({details})  {result.signature}")
+
+
+def figure(value: float) -> str:
+    """Counts as they are, anything else to two decimals."""
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.2f}"

@@ -1,0 +1,1 @@
+"""How good an output is, and whether the difference between two is more than chance."""

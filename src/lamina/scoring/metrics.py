@@ -1,0 +1,42 @@
+"""The metrics by name. A new one is a class with the methods of `Metric` and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lamina.errors import UsageError
+from lamina.names import nearest
+from lamina.scoring.gleu import Gleu
+from lamina.scoring.m2 import MaxMatch
+from lamina.scoring.multi_bleu import MultiBleu
+from lamina.scoring.protocol import Gold, Metric
+from lamina.scoring.rouge import Rouge
+from lamina.scoring.sacre import Bleu, Chrf, Ter
+
+METRICS: dict[str, Callable[[Gold], Metric]] = {
+    "bleu": Bleu,
+    "chrf": Chrf,
+    "ter": Ter,
+    "multi-bleu": MultiBleu,
+    "rouge": Rouge,
+    "gleu": Gleu,
+    "m2": MaxMatch,
+}
+DEFAULT_METRICS = ("bleu", "chrf")
+
+
+def check_names(names: Sequence[str]) -> list[str]:
+    """Metric names, each once and in order; commas separate as repetition does."""
+    split = [name.strip() for each in names for name in each.split(",") if name.strip()]
+    chosen = list(dict.fromkeys(split)) or list(DEFAULT_METRICS)
+    for name in chosen:
+        if name not in METRICS:
+            raise UsageError(f"There is no metric `{name}`.{nearest(name, METRICS)} There are: {', '.join(METRICS)}.")
+    if "m2" in chosen and len(chosen) > 1:
+        raise UsageError("m2 reads an .m2 file as --ref, so it cannot be combined with other metrics.")
+    return chosen
+
+
+def build_metrics(names: Sequence[str], gold: Gold) -> list[Metric]:
+    """Metrics by name, ready to measure outputs against `gold`."""
+    return [METRICS[name](gold) for name in check_names(names)]

@@ -1,0 +1,94 @@
+"""What a metric is: numbers per sentence that add up, and a score of their sum.
+
+Because the corpus score is a function of summed statistics, the score of any resampled set of sentences costs one
+matrix product and no second look at the text. Suffixes: N sentences, K statistics, S resampled sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lamina.errors import DataError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What outputs are measured against: one list of lines per reference, all of equal length.
+
+    For `m2` the only reference is the lines of an `.m2` file.
+    """
+
+    references: Sequence[Sequence[str]]
+    source: Sequence[str] | None = None
+    lowercase: bool = False
+    names: Sequence[str] = ()  # where the references come from, for messages
+
+    def __post_init__(self) -> None:
+        if not self.references:
+            raise DataError("There must be at least one reference.")
+        for number, reference in enumerate(self.references[1:], start=2):
+            if len(reference) != len(self.references[0]):
+                raise DataError(
+                    f"Reference {number} has {len(reference):,} lines, but the first has {len(self.references[0]):,}."
+                )
+        if self.source is not None and len(self.source) != len(self.references[0]):
+            raise DataError(
+                f"The source has {len(self.source):,} lines, but the first reference has {len(self.references[0]):,}."
+            )
+
+
+@dataclass(frozen=True)
+class Result:
+    """A corpus score, the signature that says how it was computed, and what it is made of."""
+
+    name: str
+    score: float
+    signature: str
+    details: dict[str, float] = field(default_factory=dict)
+
+
+class Metric(Protocol):
+    """A metric that has read its references and can measure any number of outputs."""
+
+    name: str
+    sentences: int
+    higher_is_better: bool
+
+    @property
+    def signature(self) -> str:
+        """Everything that must be equal for two scores to be comparable."""
+        ...
+
+    def statistics(self, hypotheses: Sequence[str]) -> Array:
+        """(N, K): what each sentence contributes."""
+        ...
+
+    def scores(self, sums_SK: Array) -> Array:
+        """(S): the corpus score of each row of summed statistics."""
+        ...
+
+    def details(self, sums_K: Array) -> dict[str, float]:
+        """What the corpus score is made of."""
+        ...
+
+
+def measure(metric: Metric, hypotheses: Sequence[str]) -> Array:
+    """A metric's sentence statistics, for as many hypotheses as there are references."""
+    if len(hypotheses) != metric.sentences:
+        raise DataError(f"There are {len(hypotheses):,} hypotheses, but {metric.sentences:,} references.")
+    if not hypotheses:
+        raise DataError("There is nothing to score: no lines.")
+    return metric.statistics(hypotheses)
+
+
+def score(metric: Metric, hypotheses: Sequence[str]) -> Result:
+    """The corpus score of one output."""
+    sums_K = measure(metric, hypotheses).sum(axis=0)
+    return Result(metric.name, float(metric.scores(sums_K[None])[0]), metric.signature, metric.details(sums_K))

@@ -1,0 +1,99 @@
+"""One token after another, each drawn from the head's distribution, or simply the most likely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from lamina.errors import UsageError
+from lamina.search.constraints import forbid_end, forbid_impossible, forbid_repeats, force_end
+from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.search.stepper import Stepper
+from lamina.text.vocabulary import EOS, PAD
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How tokens are drawn; temperature 0 is greedy."""
+
+    temperature: float = 1.0
+    top_k: int | None = None  # of the k most likely
+    top_p: float | None = None  # of the fewest that together have this mass (Holtzman et al. 2020)
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise UsageError(f"The temperature must be at least 0, but is {self.temperature} instead.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p must be above 0 and at most 1, but is {self.top_p} instead.")
+        if self.top_k is not None and self.top_k < 1:
+            raise UsageError(f"top_k must be at least 1, but is {self.top_k} instead.")
+
+
+def sample(
+    stepper: Stepper,
+    source_BS: Tensor,
+    settings: SearchSettings,
+    sampling: SamplingSettings,
+    start_id: int,
+    generator: torch.Generator,
+) -> list[list[Hypothesis]]:
+    """`settings.beam` independent samples of every source, best score first; log p is the head's, not the drawer's."""
+    sources, rows = len(source_BS), settings.beam
+    limits_B1 = torch.tensor([[settings.limit(int(length))] for length in (source_BS != PAD).sum(dim=1)])
+    state = stepper.start(source_BS, rows)
+    tokens_R = torch.full((sources * rows,), start_id, device=source_BS.device)
+    written_BWT = torch.zeros(sources, rows, 0, dtype=torch.long)
+    log_prob_BW = torch.zeros(sources, rows, device=source_BS.device)
+    ended_BW = torch.zeros(sources, rows, dtype=torch.bool)
+    for position in count():
+        log_probs, state = stepper.step(tokens_R, state)
+        scores_BWV = log_probs.scores_BTV
+        forbid_impossible(scores_BWV, log_probs.normaliser_BT1)
+        if position < settings.min_length:
+            forbid_end(scores_BWV)
+        if settings.no_repeat_ngram:
+            forbid_repeats(scores_BWV, written_BWT.numpy(), settings.no_repeat_ngram)
+        full = torch.nonzero(limits_B1[:, 0] == position)[:, 0].numpy()
+        if len(full):
+            force_end(scores_BWV, full)
+        token_BW = draw(scores_BWV, sampling, generator)
+        chosen_BW = scores_BWV.gather(2, token_BW[..., None])[..., 0] - log_probs.normaliser_BT1[..., 0]
+        log_prob_BW += chosen_BW.masked_fill(ended_BW.to(chosen_BW.device), 0.0)
+        written_BWT = torch.cat([written_BWT, token_BW.cpu()[..., None]], dim=2)
+        ended_BW |= (token_BW.cpu() == EOS) | (limits_B1 <= position)
+        if bool(ended_BW.all()):
+            break
+        tokens_R = token_BW.flatten()
+    return [
+        sorted(
+            (finish(tokens, log_prob, settings.lenpen) for tokens, log_prob in zip(rows_of, sums, strict=True)),
+            key=lambda hypothesis: -hypothesis.score,
+        )
+        for rows_of, sums in zip(written_BWT.tolist(), log_prob_BW.tolist(), strict=True)
+    ]
+
+
+def draw(scores_BWV: Tensor, sampling: SamplingSettings, generator: torch.Generator) -> Tensor:
+    """A token for every row."""
+    if sampling.temperature == 0:
+        return scores_BWV.argmax(dim=2)
+    scores_BWV = scores_BWV / sampling.temperature
+    if sampling.top_k is not None and sampling.top_k < scores_BWV.shape[2]:
+        least_BW1 = scores_BWV.topk(sampling.top_k, dim=2).values[..., -1:]
+        scores_BWV = scores_BWV.masked_fill(scores_BWV < least_BW1, -torch.inf)
+    probs_BWV = scores_BWV.softmax(dim=2)
+    if sampling.top_p is not None:
+        ordered_BWV, places_BWV = probs_BWV.sort(dim=2, descending=True)
+        outside = ordered_BWV.cumsum(dim=2) - ordered_BWV >= sampling.top_p
+        probs_BWV = probs_BWV.scatter(2, places_BWV, ordered_BWV.masked_fill(outside, 0.0))
+    return torch.multinomial(probs_BWV.flatten(0, 1), 1, generator=generator).view(scores_BWV.shape[:2])
+
+
+def finish(tokens: list[int], log_prob: float, lenpen: float) -> Hypothesis:
+    """Cut after the first eos."""
+    tokens = tokens[: tokens.index(EOS) + 1]
+    return Hypothesis(tokens, log_prob, log_prob / len(tokens) ** lenpen)

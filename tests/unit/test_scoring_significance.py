@@ -1,0 +1,107 @@
+"""Tests of significance: what must hold for any metric, and sacreBLEU's own as a witness."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import sacrebleu
+from sacrebleu.significance import PairedTest
+
+from lamina.errors import UsageError
+from lamina.scoring.compare import Row, compare_outputs
+from lamina.scoring.metrics import build_metrics
+from lamina.scoring.protocol import Gold, measure
+from lamina.scoring.significance import (
+    approximate_randomisation,
+    bootstrap_scores,
+    confidence_interval,
+    paired_bootstrap,
+)
+
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "quickly", "and", "then", "was", "seen"]
+
+
+def corrupt(lines: list[str], share: float, seed: int) -> list[str]:
+    generator = random.Random(seed)
+    return [
+        " ".join(generator.choice(WORDS) if generator.random() < share else word for word in line.split())
+        for line in lines
+    ]
+
+
+def make_references(count: int = 120) -> list[str]:
+    generator = random.Random(1)
+    return [" ".join(generator.choices(WORDS, k=generator.randint(5, 15))) for _ in range(count)]
+
+
+REFERENCE = make_references()
+GOLD = Gold([REFERENCE], source=corrupt(REFERENCE, 0.3, 9))
+GOOD, SIMILAR, BAD = corrupt(REFERENCE, 0.20, 2), corrupt(REFERENCE, 0.22, 3), corrupt(REFERENCE, 0.4, 4)
+
+
+def compare(*outputs: list[str], **options: object) -> list[Row]:
+    return compare_outputs([f"s{at}" for at in range(len(outputs))], outputs, GOLD, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "ter", "multi-bleu", "gleu"])
+def test_equal_outputs_have_p_1_and_bad_ones_a_small_p(name: str) -> None:
+    base, equal, bad = compare(GOOD, GOOD, BAD, metrics=[name], test="both", samples=200)
+    assert (base.difference, base.p_bootstrap, base.p_randomisation) == (None, None, None)
+    assert (equal.difference, equal.p_bootstrap, equal.p_randomisation) == (0.0, 1.0, 1.0)
+    assert bad.p_bootstrap == bad.p_randomisation == pytest.approx(1 / 201)
+    assert bad.difference is not None
+    assert (bad.difference < 0) is bad.higher_is_better
+    assert base.interval.low < base.score < base.interval.high
+
+
+def test_a_seed_decides_everything() -> None:
+    first = compare(GOOD, SIMILAR, test="both", samples=100, seed=5)
+    assert first == compare(GOOD, SIMILAR, test="both", samples=100, seed=5)
+    assert first != compare(GOOD, SIMILAR, test="both", samples=100, seed=6)
+
+
+def test_resampled_scores_are_scores_of_resampled_text() -> None:
+    (metric,) = build_metrics(["bleu"], GOLD)
+    (found,) = bootstrap_scores(metric, measure(metric, GOOD), samples=1, seed=4)
+    drawn = np.random.default_rng(4).integers(len(GOOD), size=len(GOOD))
+    again = sacrebleu.corpus_bleu([GOOD[at] for at in drawn], [[REFERENCE[at] for at in drawn]])
+    assert found == pytest.approx(again.score)
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf"])
+def test_sacrebleu_comes_to_the_same(name: str) -> None:
+    theirs = {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF()}[name]
+    (metric,) = build_metrics([name], GOLD)
+    good, similar = measure(metric, GOOD), measure(metric, SIMILAR)
+    results = {}
+    for test in ("ar", "bs"):
+        systems = [("good", GOOD), ("similar", SIMILAR)]
+        _, scores = PairedTest(systems, {name: theirs}, [REFERENCE], test, n_samples=1000)()
+        results[test] = scores[next(key for key in scores if key != "System")][1]
+    p_randomisation = approximate_randomisation(metric, good, similar, trials=1000)
+    assert p_randomisation == pytest.approx(results["ar"].p_value, abs=0.06)
+    good_S, similar_S = bootstrap_scores(metric, good), bootstrap_scores(metric, similar)
+    difference = float(np.subtract(*metric.scores(np.stack([similar.sum(axis=0), good.sum(axis=0)]))))
+    p_bootstrap = paired_bootstrap(difference, good_S, similar_S)
+    assert p_bootstrap == pytest.approx(p_randomisation, abs=0.06)
+    assert results["bs"].p_value <= p_bootstrap  # one tail of two
+    assert confidence_interval(similar_S).half_width == pytest.approx(results["bs"].ci, rel=0.15)
+
+
+def test_the_null_hypothesis_is_rarely_rejected() -> None:
+    """Outputs of equal quality: about one in twenty falls below 0.05."""
+    (metric,) = build_metrics(["multi-bleu"], GOLD)
+    statistics = [measure(metric, corrupt(REFERENCE, 0.2, seed)) for seed in range(100, 140)]
+    values = [
+        approximate_randomisation(metric, one, other, trials=200)
+        for one, other in zip(statistics[::2], statistics[1::2], strict=True)
+    ]
+    assert sum(value < 0.05 for value in values) <= 4
+    assert 0.2 < float(np.mean(values)) < 0.8
+
+
+def test_two_outputs_at_least() -> None:
+    with pytest.raises(UsageError, match="two or more outputs to compare"):
+        compare(GOOD)
