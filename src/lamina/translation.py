@@ -106,9 +106,14 @@ class Translator:
         """Sources that are cut into subwords already, each ending with eos."""
         vocabulary = self.text.source.vocabulary
         ids = [[vocabulary.ids.get(symbol, UNK) for symbol in source] for source in sources]
-        settings = SearchSettings(beam=beam, lenpen=lenpen)
-        found = self._search_all(ids, [False] * len(ids), settings, None, None, None, batch_sentences)
+        found = self._search_all(
+            ids, [False] * len(ids), SearchSettings(beam=beam, lenpen=lenpen), None, None, None, batch_sentences
+        )
         return [self._translation(hypotheses, 1) for hypotheses in found]
+
+    def translate_ids(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> list[Hypothesis]:
+        """The best hypothesis of each source, ids in and out."""
+        return [each[0] for each in self._search_all(sources, [False] * len(sources), settings, None, None, None)]
 
     def rescore(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], lenpen: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -374,6 +375,17 @@ def test_the_best_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
     kept = sorted(int(path.name[5:]) for path in (tmp_path / "run" / "checkpoints").glob("step_*"))
     assert kept == sorted({*best[:3], 24})
     assert (tmp_path / "run" / "checkpoints" / "best.txt").read_text() == f"step_{best[0]:06}\n"
+
+
+def test_bleu_at_validation_chooses_the_best(data: Path, tmp_path: Path) -> None:
+    options = ["train.bleu_sentences=8", "train.best_by=bleu", "train.validate_every=12"]
+    result = train(data, tmp_path / "run", *(part for option in options for part in ("--set", option)))
+    assert result.returncode == 0, result.stderr
+    scores = {record["step"]: record["bleu"] for record in metrics(tmp_path / "run") if record["kind"] == "valid"}
+    assert list(scores) == [12, 24]
+    best = max(scores, key=lambda step: (scores[step], -step))
+    assert (tmp_path / "run" / "checkpoints" / "best.txt").read_text() == f"step_{best:06}\n"
+    assert re.search(r"step 24  valid loss .* bleu \d+\.\d\d", result.stderr)
 
 
 def test_tensorboard(data: Path, tmp_path: Path) -> None:

@@ -36,7 +36,9 @@ class TrainSettings(Settings):
     gradients_every: PositiveInt = 100  # gradient norm of every encoder layer
     keep_last: PositiveInt = 10
     keep_best: PositiveInt = 1  # by validation
-    patience: PositiveInt | None = 10  # validations without a better loss
+    patience: PositiveInt | None = 10  # validations without a better one
+    bleu_sentences: NonNegativeInt = 0  # of the validation data, translated at every validation
+    best_by: Literal["loss", "bleu"] = "loss"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of a moving average of the weights
     gradient_checkpointing: bool = False  # recompute encoder layers in the backward pass: less memory, more time
@@ -49,6 +51,8 @@ class TrainSettings(Settings):
                 "train.warmup",
                 f"must be less than max_steps {self.max_steps}, but is {self.warmup} instead.",
             )
+        if self.best_by == "bleu" and not self.bleu_sentences:
+            yield Problem("train.best_by", "`bleu` needs `bleu_sentences`, the validation pairs to translate.")
         if self.optimizer == "adam" and self.weight_decay > 0:
             yield Problem("train.weight_decay", "needs optimizer `adamw`; for MSC's L2 use `encoder_l2`.")
 

@@ -24,7 +24,16 @@ from lamina.recipe.schema import Recipe
 from lamina.training.checkpoint import Checkpoints
 
 # What may change between the first start of a run and a resumption: nothing that changes a step.
-CHANGEABLE = ("max_steps", "save_every", "validate_every", "log_every", "keep_last", "keep_best", "patience")
+CHANGEABLE = (
+    "max_steps",
+    "save_every",
+    "validate_every",
+    "log_every",
+    "keep_last",
+    "keep_best",
+    "patience",
+    "bleu_sentences",
+)
 
 
 class Run:

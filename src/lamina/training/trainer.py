@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -29,6 +29,7 @@ from lamina.training.objective import Objective, Window, encoder_gradient_norms,
 from lamina.training.reports import Silence
 from lamina.training.run import Run
 from lamina.training.schedule import learning_rate
+from lamina.training.validation import validation_bleu
 
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
 
@@ -243,16 +244,21 @@ class Trainer:
                     own.add(self.model(*tensors, self.train.label_smoothing))
                     if not self.model.head.normalised:
                         normalised_nll += float(self.model.normalised_nll(*tensors).sum())
-        self.model.train()
         total = Window.sum(self.ranks.gather(own))
         loss, nll = total.mean_loss(), total.mean_nll()
-        self.ranking = sorted([*self.ranking, (loss, self.step)])[: self.train.keep_best]
-        self.waited = 0 if self.best_steps[0] == self.step else self.waited + 1
-        record = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": exp(nll)}
+        record: dict[str, Any] = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": exp(nll)}
         shown = f"ppl {exp(nll):.2f}"
+        if self.train.bleu_sentences:
+            with self._averaged():
+                record["bleu"] = validation_bleu(self.model, self.data, self.train.bleu_sentences, self.ranks)
+            shown += f"  bleu {record['bleu']:.2f}"
+        value = -record["bleu"] if self.train.best_by == "bleu" else loss
+        self.ranking = sorted([*self.ranking, (value, self.step)])[: self.train.keep_best]
+        self.waited = 0 if self.best_steps[0] == self.step else self.waited + 1
         if not self.model.head.normalised:  # mass below 1: only the renormalised one compares with other systems
             record["normalised_perplexity"] = exp(sum(self.ranks.gather(normalised_nll)) / total.tokens)
             shown += f" (normalised {record['normalised_perplexity']:.2f})"
+        self.model.train()
         self.reports.record(record)
         self.reports.say(f"step {self.step}  valid loss {loss:.4f}  {shown}{'  best' if self.waited == 0 else ''}")
 
