@@ -27,7 +27,7 @@ def test_equals_torch_multi_head_attention(attention: Attention) -> None:
     )
     x_BTD, memory_BMD = torch.randn(2, 4, 12), torch.randn(2, 6, 12)
     valid_BM = torch.tensor([[True] * 6, [True] * 3 + [False] * 3])
-    found = attention.read(x_BTD, attention.remember(memory_BMD), valid_BM)
+    found = attention.read(x_BTD, attention.remember(memory_BMD), mask_keys(valid_BM))
     expected, _ = theirs(x_BTD, memory_BMD, memory_BMD, key_padding_mask=~valid_BM)
     torch.testing.assert_close(found, expected)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
@@ -12,7 +12,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from lamina.errors import Problem
-from lamina.model.layers.attention import Attention, hide
+from lamina.model.layers.attention import Attention, hide, mask_memory
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.layers.modules import Modules
@@ -77,7 +77,7 @@ class CrossAttention(nn.Module):
         """(B, T, D) → (B, T, D); in search T is the rows of one source."""
         return self.fusion(
             *(
-                attention.read(x_BTD, stream, memory.valid_BS)
+                attention.read(x_BTD, stream, memory.mask)
                 for attention, stream in zip(self.streams, memory.streams, strict=True)
             )
         )
@@ -106,10 +106,8 @@ class DecoderLayer(nn.Module):
 
     def remember(self, memory: Memory) -> Remembered:
         """Project a memory's keys and values, once per source."""
-        return Remembered(
-            tuple(reader.remember(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True)),
-            memory.valid_BS,
-        )
+        streams = tuple(reader.remember(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True))
+        return Remembered(streams, memory.valid_BS, mask_memory(memory.valid_BS, streams[0].keys_BHMK.dtype))
 
     def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
         """All target positions at once."""
@@ -161,6 +159,12 @@ class DecoderCache:
         return DecoderCache(tuple(layer.reorder(rows_R) for layer in self.layers), seen_BWM, self.position)
 
 
+@cache
+def own_past(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Of what all rows write at one position, each sees its own."""
+    return hide(torch.eye(rows, dtype=torch.bool, device=device), dtype)
+
+
 class Decoder(nn.Module):
     """Embedded target in, the states of every layer out; whole sentences or step by step."""
 
@@ -200,7 +204,7 @@ class Decoder(nn.Module):
     ) -> tuple[DecoderStates, DecoderCache]:
         """One new position of every row."""
         batch, rows, _ = x_BWD.shape
-        own_WW = hide(torch.eye(rows, dtype=torch.bool, device=x_BWD.device), x_BWD.dtype)
+        own_WW = own_past(rows, x_BWD.dtype, x_BWD.device)
         seen_BWM = torch.cat([cache.seen_BWM, own_WW.expand(batch, rows, rows)], dim=2)
         now = Now(cache.position, seen_BWM[:, None].expand(-1, self.heads, -1, -1).contiguous())
         caches: list[Cache] = []

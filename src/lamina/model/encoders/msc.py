@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from lamina.errors import Problem
 from lamina.model.blocks import block_ends, check_blocks, split_evenly
 from lamina.model.encoders.stack import EncoderLayer
-from lamina.model.layers.attention import Attention
+from lamina.model.layers.attention import Attention, mask_keys
 from lamina.model.layers.fusion import Fusion, build_fusion
 from lamina.model.layers.residuals import norm_if_pre
 from lamina.model.settings import EncoderSettings
@@ -73,7 +73,7 @@ class MscLayer(EncoderLayer):
         """`context` holds LN(C^{n-1})."""
         (context_BSD,) = context
         remembered = self.context_attention.remember(context_BSD)
-        collaborated_BSD = self.context_attention.read(x_BSD, remembered, valid_BS)
+        collaborated_BSD = self.context_attention.read(x_BSD, remembered, mask_keys(valid_BS))
         return self.fusion(self.attention(x_BSD, valid_BS), collaborated_BSD)
 
 

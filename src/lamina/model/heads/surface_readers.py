@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from lamina.model.layers.attention import Attention, KeysValues
+from lamina.model.layers.attention import Attention, KeysValues, mask_memory
 from lamina.model.states import EncoderStates
 
 
@@ -17,7 +17,7 @@ class ReaderKeys:
     """What the attention reader keeps of a source."""
 
     projected: KeysValues
-    valid_BS: Tensor
+    mask: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,15 @@ class AttentionReader(nn.Module):
     def remember(self, enc: EncoderStates) -> ReaderKeys:
         """Keys from the encoder's final states, values from the surface."""
         (keys_BHSK,) = self.attention.project(enc.top_BSD.detach(), 1, 2)
-        return ReaderKeys(KeysValues(keys_BHSK, self.attention.value(enc.surface_BSD)), enc.valid_BS)
+        values_BHSK = self.attention.value(enc.surface_BSD)
+        return ReaderKeys(
+            KeysValues(keys_BHSK.contiguous(), values_BHSK.contiguous()), mask_memory(enc.valid_BS, keys_BHSK.dtype)
+        )
 
     def forward(self, query_BTD: Tensor, memory: SurfaceMemory) -> Tensor:
         """(B, T, D)."""
         assert isinstance(memory, ReaderKeys)
-        return self.attention.read(query_BTD.detach(), memory.projected, memory.valid_BS)
+        return self.attention.read(query_BTD.detach(), memory.projected, memory.mask)
 
 
 class PooledReader(nn.Module):

@@ -92,12 +92,12 @@ class Attention(nn.Module):
         """The attention weights themselves, (B, H, T, M): the explicit path, for those who look at them."""
         scores_BHTM = query_BHTK @ keys_BHMK.transpose(-1, -2) * query_BHTK.shape[-1] ** -0.5
         if mask is not None:
-            scores_BHTM = scores_BHTM.masked_fill(~mask, -torch.inf)
+            scores_BHTM = scores_BHTM + hide(mask, scores_BHTM.dtype)
         return scores_BHTM.softmax(dim=-1)
 
-    def read(self, x_BTD: Tensor, memory: KeysValues, valid_BM: Tensor) -> Tensor:
+    def read(self, x_BTD: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
         """Attend from x to a remembered memory."""
-        return self.out(self.weigh(self.query(x_BTD), memory, mask_keys(valid_BM)))
+        return self.out(self.weigh(self.query(x_BTD), memory, mask))
 
     def forward(self, x_BTD: Tensor, valid_BT: Tensor) -> Tensor:
         """Attend from x to itself."""
@@ -114,13 +114,14 @@ def attend_short(
     keys = keys_BHMK.shape[2]
     if causal:
         mask = torch.ones(length, keys, dtype=torch.bool).tril()
-    bias = query_BHTK.new_zeros(()) if mask is None else hide(mask, query_BHTK.dtype)
-    scores_ATM = torch.baddbmm(
-        bias.expand(batch, heads, length, keys).reshape(batch * heads, length, keys),
-        query_BHTK.reshape(batch * heads, length, width),
-        keys_BHMK.reshape(batch * heads, keys, width).transpose(1, 2),
-        alpha=width**-0.5,
-    )
+    query_ATK = query_BHTK.reshape(batch * heads, length, width)
+    keys_AKM = keys_BHMK.reshape(batch * heads, keys, width).transpose(1, 2)
+    if mask is None:
+        scores_ATM = torch.bmm(query_ATK * width**-0.5, keys_AKM)
+    else:
+        bias_BHTM = hide(mask, query_BHTK.dtype).expand(batch, heads, length, keys)
+        bias_ATM = bias_BHTM.reshape(batch * heads, length, keys)
+        scores_ATM = torch.baddbmm(bias_ATM, query_ATK, keys_AKM, alpha=width**-0.5)
     weights_ATM = scores_ATM.softmax(dim=-1)
     if dropout > 0:
         weights_ATM = weights_ATM * keep_mask(weights_ATM, dropout)
@@ -138,6 +139,13 @@ def hide(mask: Tensor, dtype: torch.dtype) -> Tensor:
 def join_heads(x_BHTK: Tensor) -> Tensor:
     """(B, H, T, K) → (B, T, H·K)."""
     return x_BHTK.transpose(1, 2).flatten(2)
+
+
+def mask_memory(valid_BM: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """`mask_keys` for a memory that is read many times: nothing if nothing is padding, and ready to be added."""
+    if valid_BM.device.type != "cpu":
+        return mask_keys(valid_BM)
+    return None if bool(valid_BM.all()) else hide(mask_keys(valid_BM), dtype)
 
 
 def mask_keys(valid_BM: Tensor) -> Tensor:

@@ -80,6 +80,7 @@ class Remembered:
 
     streams: tuple[KeysValues, ...]
     valid_BS: Tensor
+    mask: Tensor | None  # what is real, as attention wants it; None if everything is
 
 
 class TargetAttention(nn.Module, ABC):
@@ -194,7 +195,7 @@ class MergedAttention(TargetAttention):
     def merge(self, x_BTD: Tensor, memory: Remembered, mean_BTD: Tensor) -> Tensor:
         """Add before the output projection."""
         query_BHTK = self.attention.query(x_BTD)
-        attended_BTD = self.attention.weigh(query_BHTK, memory.streams[0], mask_keys(memory.valid_BS))
+        attended_BTD = self.attention.weigh(query_BHTK, memory.streams[0], memory.mask)
         return self.attention.out(attended_BTD + mean_BTD)
 
     def empty_cache(self, memory: Remembered, rows: int) -> RunningSum:
