@@ -366,6 +366,22 @@ def test_a_moving_average_is_what_is_saved_and_it_resumes_exactly(data: Path, tm
         torch.testing.assert_close(weight(averaged, step), expected)
 
 
+@pytest.mark.slow
+def test_compiled_training_learns_the_same(data: Path, tmp_path: Path) -> None:
+    options = ["--set", "model.dropout=0.0", "--set", "train.max_steps=9"]
+    assert train(data, tmp_path / "plain", *options).returncode == 0
+    compiled = subprocess.run(
+        command(data, tmp_path / "compiled", *options, "--set", "train.compile=true"),
+        capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert compiled.returncode == 0, compiled.stderr
+    losses = [
+        [record["loss"] for record in metrics(tmp_path / name) if record["kind"] == "train"]
+        for name in ("plain", "compiled")
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
 def test_the_best_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
     options = ["train.validate_every=2", "train.keep_best=3", "train.keep_last=1", "train.save_every=24"]
     result = train(data, tmp_path / "run", *(part for option in options for part in ("--set", option)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -61,7 +62,10 @@ class Objective:
         if ranks.count > 1:
             places = [ranks.device.index] if ranks.device.type == "cuda" else None
             self.parallel = DistributedDataParallel(model, device_ids=places)
-        self.compute: Callable[..., Loss] = torch.compile(self.parallel, dynamic=True) if compiled else self.parallel
+        self.compute: Callable[..., Loss] = self.parallel
+        if compiled:
+            logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it tells at length what it leaves uncompiled
+            self.compute = torch.compile(self.parallel, dynamic=True)
 
     def backward(self, update: Update, scaler: Any, window: Window) -> None:
         """Add the gradients of an update; ranks exchange them at its last micro-batch only."""
