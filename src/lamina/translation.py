@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -83,18 +84,21 @@ class Translator:
         generator = torch.Generator(self.device).manual_seed(sampling.seed if sampling else 0)
         while chunk := list(islice(lines, window)):
             starts = None if heads is None else self._prefixes(list(islice(heads, len(chunk))), len(chunk))
-            whole = self.text.source.encode(chunk)
-            sources = [source if len(source) <= LONGEST else [*source[: LONGEST - 1], source[-1]] for source in whole]
-            blank = [not line.strip() for line in chunk]
-            found = self._search_all(sources, blank, settings, sampling, starts, generator)
-            for number, hypotheses in enumerate(found):
-                if blank[number]:
+            sources, cuts = self.encode(chunk)
+            found = self._search_all(sources, settings, sampling, starts, generator)
+            for source, cut, hypotheses in zip(sources, cuts, found, strict=True):
+                if blank(source):
                     yield Translation("")
                     continue
                 best = self._translation(hypotheses, nbest)
-                cut = len(whole[number]) - len(sources[number])
-                weights = self._attention(sources[number], hypotheses[0].tokens) if attention else None
+                weights = self._attention(source, hypotheses[0].tokens) if attention else None
                 yield replace(best, cut=cut, attention=weights)
+
+    def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+        """Ids of lines, each ending with eos, and how many of each line's are left out because it is too long."""
+        whole = self.text.source.encode(lines)
+        sources = [source if len(source) <= LONGEST else [*source[: LONGEST - 1], source[-1]] for source in whole]
+        return sources, [len(all_of_it) - len(source) for all_of_it, source in zip(whole, sources, strict=True)]
 
     def translate_tokens(
         self,
@@ -106,14 +110,13 @@ class Translator:
         """Sources that are cut into subwords already, each ending with eos."""
         vocabulary = self.text.source.vocabulary
         ids = [[vocabulary.ids.get(symbol, UNK) for symbol in source] for source in sources]
-        found = self._search_all(
-            ids, [False] * len(ids), SearchSettings(beam=beam, lenpen=lenpen), None, None, None, batch_sentences
-        )
+        settings = SearchSettings(beam=beam, lenpen=lenpen)
+        found = self._search_all(ids, settings, batch_sentences=batch_sentences)
         return [self._translation(hypotheses, 1) for hypotheses in found]
 
     def translate_ids(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> list[Hypothesis]:
         """The best hypothesis of each source, ids in and out."""
-        return [each[0] for each in self._search_all(sources, [False] * len(sources), settings, None, None, None)]
+        return [each[0] for each in self._search_all(sources, settings)]
 
     def rescore(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], lenpen: float
@@ -126,11 +129,8 @@ class Translator:
             start_B1 = torch.full((len(batch), 1), self.models[0].start_id, device=self.device)
             prefix_BT = torch.cat([start_B1, target_BT[:, :-1]], dim=1)
             with torch.inference_mode():
-                each = torch.stack([model.log_probs(source_BS, prefix_BT) for model in self.models])
-                log_probs_BTV = (
-                    each.logsumexp(dim=0) - torch.tensor(len(self.models)).log() if len(each) > 1 else each[0]
-                )
-                chosen_BT = log_probs_BTV.gather(2, target_BT[..., None])[..., 0].masked_fill(target_BT == PAD, 0.0)
+                each = torch.stack([-model(source_BS, prefix_BT, target_BT).nll_BT for model in self.models])
+                chosen_BT = (each.logsumexp(dim=0) - math.log(len(each))).masked_fill(target_BT == PAD, 0.0)
             for number, log_prob in zip(batch, chosen_BT.sum(dim=1).tolist(), strict=True):
                 tokens = list(targets[number])
                 results[number] = Hypothesis(tokens, log_prob, log_prob / len(tokens) ** lenpen)
@@ -139,15 +139,14 @@ class Translator:
     def _search_all(
         self,
         sources: Sequence[Sequence[int]],
-        blank: Sequence[bool],
         settings: SearchSettings,
-        sampling: SamplingSettings | None,
-        prefixes: Sequence[Sequence[int]] | None,
-        generator: torch.Generator | None,
+        sampling: SamplingSettings | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        generator: torch.Generator | None = None,
         batch_sentences: int = BATCH_SENTENCES,
     ) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        wanted = [number for number, empty in enumerate(blank) if not empty]
+        wanted = [number for number, source in enumerate(sources) if not blank(source)]
         for batch in batches([len(sources[number]) for number in wanted], batch_sentences):
             numbers = [wanted[place] for place in batch]
             source_BS = self._pad([sources[number] for number in numbers])
@@ -159,6 +158,8 @@ class Translator:
                     assert generator is not None
                     found = sample(self.stepper, source_BS, settings, sampling, self.models[0].start_id, generator)
             for number, hypotheses in zip(numbers, found, strict=True):
+                if not hypotheses:
+                    raise DataError("The model's scores are not numbers; its weights are damaged.")
                 results[number] = hypotheses
         return results
 
@@ -191,6 +192,11 @@ class Translator:
     def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:
         longest = max(map(len, rows))
         return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=self.device)
+
+
+def blank(source: Sequence[int]) -> bool:
+    """Whether there is nothing to translate before eos."""
+    return len(source) <= 1
 
 
 def batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES) -> Iterator[list[int]]:

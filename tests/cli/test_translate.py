@@ -27,7 +27,7 @@ def source(data: Path) -> list[str]:
 
 
 def test_lines_out_are_lines_in(straight: Path, source: list[str], tmp_path: Path) -> None:
-    lines = [source[0], "", source[1], "   ", "a\u2028b\x00\r", *source[2:]]
+    lines = [source[0], "", source[1], " \x00 ", "a\u2028b\x00\r", *source[2:]]
     text = "\n".join(lines) + "\n"
     piped = translate(straight, stdin=text)
     assert piped.returncode == 0, piped.stderr

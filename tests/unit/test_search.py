@@ -104,6 +104,13 @@ def test_a_prefix_is_respected() -> None:
     assert texts(found)[1] == texts(search(stepper, source_BS, SHORT))[1]
 
 
+def test_a_prefix_may_be_longer_than_the_limit() -> None:
+    found = search(
+        ModelStepper(small()), make_batch().source_BS[:1], SearchSettings(max_length=(0.0, 1)), prefixes=[[7, 8, 9]]
+    )
+    assert [each.tokens for each in found[0]] == [[7, 8, 9, 2]]
+
+
 def test_lengths_are_kept() -> None:
     stepper, source_BS = ModelStepper(small()), make_batch().source_BS
     found = search(stepper, source_BS, SearchSettings(beam=3, min_length=4, max_length=(0.0, 4)))

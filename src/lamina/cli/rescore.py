@@ -48,7 +48,7 @@ def rescore(
     pairs = read_jsonl(input_file) if input_file is not None else read_pairs(source, target)
     vocabulary = translator.text.target.vocabulary
     while chunk := list(islice(pairs, CHUNK)):
-        sources = translator.text.source.encode([text for _, text, _ in chunk])
+        sources, _ = translator.encode([text for _, text, _ in chunk])
         targets = [
             vocabulary.encode(given[:-1]) if isinstance(given, list) else translator.text.target.encode([given])[0]
             for _, _, given in chunk

@@ -58,7 +58,9 @@ class _Search:
         self.width = settings.beam // settings.groups
         self.numbers = np.arange(sources)  # of the sources still in the batch
         lengths = (source_BS != PAD).sum(dim=1).tolist()
-        self.limits = np.array([settings.limit(length) for length in lengths], dtype=np.int64)
+        forced = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * sources
+        limits = [max(settings.limit(length), least) for length, least in zip(lengths, forced, strict=True)]
+        self.limits = np.array(limits, dtype=np.int64)
         self.written: NDArray[np.int64] = np.zeros((sources, settings.beam, 0), dtype=np.int64)
         first = torch.full((sources, settings.groups, self.width), -torch.inf, device=self.device)
         first[..., 0] = 0.0  # at the first step all rows of a group are equal: one is expanded
