@@ -205,7 +205,8 @@ def test_ranks_and_accumulation_give_the_weights_of_one_whole_batch(data: Path, 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_200_steps_equal_100_and_a_kill(ranks: int, data: Path, tmp_path: Path) -> None:
     """The kill comes between two checkpoints and within an epoch."""
-    long = ["--set", "train.max_steps=200", "--set", "train.save_every=35", "--set", "train.log_every=1"]
+    options = ["train.max_steps=200", "train.save_every=35", "train.validate_every=35", "train.log_every=1"]
+    long = [part for option in options for part in ("--set", option)]
     assert train_ranks(data, tmp_path / "whole", *long, ranks=ranks).returncode == 0
     with start(data, tmp_path / "parts", *long, ranks=ranks) as process:
         for line in process.stderr:

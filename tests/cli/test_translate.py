@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -200,7 +201,9 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(straight: Path, source: list[str]) -> None:
-    script = f"yes '{source[0]}' | {sys.executable} -m lamina translate {straight} --buffer 5 --beam 1 | head -2"
+    script = (
+        f"yes {shlex.quote(source[0])} | {sys.executable} -m lamina translate {straight} --buffer 5 --beam 1 | head -2"
+    )
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=100, check=True)
     assert len(result.stdout.splitlines()) == 2
     assert result.stderr == ""
@@ -208,7 +211,7 @@ def test_a_reader_that_leaves_is_no_error(straight: Path, source: list[str]) -> 
 
 @pytest.mark.slow
 def test_memory_stays_constant_over_100_000_lines(straight: Path, source: list[str], tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in (["A dog runs."] * 50_000 + [""] * 50_000)))
+    (tmp_path / "in").write_text("".join("\n" if number % 20 else "A dog runs.\n" for number in range(100_000)))
     script = (
         "import resource, sys; from lamina.cli import main\n"
         "try: main()\n"
@@ -234,4 +237,4 @@ def test_memory_stays_constant_over_100_000_lines(straight: Path, source: list[s
         assert len((tmp_path / "out").read_text().splitlines()) == lines
         return int(result.stderr.split()[-1])
 
-    assert peak(100_000) < 1.15 * peak(54_000)
+    assert peak(100_000) < 1.1 * peak(20_000)
