@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -203,7 +204,7 @@ def test_mixed_attention_that_sees_no_memory_is_self_attention() -> None:
     one, other = (model.decoder.layers[0].target_attention for model in (mixed, plain))
     one.load_state_dict(other.state_dict())
     memory = mixed.remember(make_batch().source_BS).decoder[0]
-    blind = type(memory)(memory.streams, torch.zeros_like(memory.valid_BS))
+    blind = replace(memory, valid_BS=torch.zeros_like(memory.valid_BS))
     x_BTD = torch.randn(3, 5, 16)
     torch.testing.assert_close(one(x_BTD, blind), other(x_BTD, memory))
 
