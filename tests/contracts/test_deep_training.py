@@ -27,7 +27,7 @@ def encoder_gradient_norms(model: Seq2Seq) -> list[float]:
     return [squares[layer] ** 0.5 for layer in sorted(squares)]
 
 
-@pytest.mark.parametrize(("system", "layers"), [("msc", 72), ("transformer", 36)])
+@pytest.mark.parametrize(("system", "layers"), [pytest.param("msc", 72, marks=pytest.mark.slow), ("transformer", 36)])
 def test_deep_encoders_train(system: str, layers: int) -> None:
     torch.manual_seed(1)
     model = build(
