@@ -178,6 +178,8 @@ def test_bench(data: Path, straight: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["--nbest", "2"], 2, "lamina: --nbest above 1 needs --format jsonl, tsv or moses.\n"),
+        (["--top-k", "3"], 2, "lamina: --temperature, --top-k and --top-p need --sample.\n"),
+        (["--sample", "--prefix", "x"], 2, "lamina: --prefix is for beam search; leave --sample out.\n"),
         (["--attention"], 2, "lamina: --alignments and --attention need --format jsonl.\n"),
         (["--checkpoint", "7"], 2, "there is no checkpoint `7`; there are 5, 8, 10, 15, 16, 20, 24.\n"),
         (["--checkpoint", "bst"], 2, "--checkpoint must be best, last or a step, but is `bst` instead.\n"),

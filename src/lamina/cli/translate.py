@@ -76,6 +76,10 @@ def translate(
         raise UsageError("--nbest above 1 needs --format jsonl, tsv or moses.")
     if (alignments or attention) and form != "jsonl":
         raise UsageError("--alignments and --attention need --format jsonl.")
+    if sample and prefix is not None:
+        raise UsageError("--prefix is for beam search; leave --sample out.")
+    if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
+        raise UsageError("--temperature, --top-k and --top-p need --sample.")
     keep_pages()
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
     recipe_beam, recipe_lenpen = recipe_decode(runs[0])

@@ -33,10 +33,6 @@ class Ranks:
         distributed.all_gather_object(values, value)
         return values
 
-    def any(self, flag: bool) -> bool:
-        """Whether any process raises the flag."""
-        return any(self.gather(flag))
-
 
 def choose_device(name: str) -> torch.device:
     """`auto` is a GPU if there is one; under `torchrun` each process of a machine has its own."""
