@@ -18,10 +18,11 @@ from lamina.runs import load_run
 from lamina.search.beam import beam_search
 from lamina.search.ensemble import EnsembleStepper
 from lamina.search.int8 import quantise
-from lamina.search.packing import pack_vocabulary
+from lamina.search.packing import prepare_for_decoding
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import ModelStepper, Stepper
+from lamina.search.workers import map_on_cores
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
 
@@ -145,18 +146,23 @@ class Translator:
         generator: torch.Generator | None = None,
         batch_sentences: int = BATCH_SENTENCES,
     ) -> list[list[Hypothesis]]:
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        wanted = [number for number, source in enumerate(sources) if not blank(source)]
-        for batch in batches([len(sources[number]) for number in wanted], batch_sentences):
-            numbers = [wanted[place] for place in batch]
+        def search(numbers: Sequence[int]) -> list[list[Hypothesis]]:
             source_BS = self._pad([sources[number] for number in numbers])
             starts = None if prefixes is None else [prefixes[number] for number in numbers]
             with torch.inference_mode():
                 if sampling is None:
-                    found = beam_search(self.stepper, source_BS, settings, self.models[0].start_id, starts)
-                else:
-                    assert generator is not None
-                    found = sample(self.stepper, source_BS, settings, sampling, self.models[0].start_id, generator)
+                    return beam_search(self.stepper, source_BS, settings, self.models[0].start_id, starts)
+                assert generator is not None
+                return sample(self.stepper, source_BS, settings, sampling, self.models[0].start_id, generator)
+
+        results: list[list[Hypothesis]] = [[] for _ in sources]
+        wanted = [number for number, source in enumerate(sources) if not blank(source)]
+        each = [
+            [wanted[place] for place in batch]
+            for batch in batches([len(sources[number]) for number in wanted], batch_sentences)
+        ]
+        in_turn = sampling is not None or self.device.type != "cpu"  # draws follow each other
+        for numbers, found in zip(each, map(search, each) if in_turn else map_on_cores(search, each), strict=True):
             for number, hypotheses in zip(numbers, found, strict=True):
                 if not hypotheses:
                     raise DataError("The model's scores are not numbers; its weights are damaged.")
@@ -229,7 +235,7 @@ def load(
         if other_vocabulary(text, each.text):
             raise DataError(f"{other}: its vocabulary is not that of {run}; an ensemble needs one vocabulary.")
     models = [each.model.to(place) for each in loaded]
-    prepare = quantise if int8 else pack_vocabulary
+    prepare = quantise if int8 else prepare_for_decoding
     return Translator([prepare(model) for model in models], text)
 
 

@@ -10,10 +10,10 @@ import torch
 
 from lamina.errors import UsageError
 from lamina.search.beam import beam_search
-from lamina.search.candidates import largest
+from lamina.search.candidates import best_candidates
 from lamina.search.ensemble import EnsembleStepper
 from lamina.search.int8 import quantise
-from lamina.search.packing import pack_vocabulary
+from lamina.search.packing import prepare_for_decoding
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import ModelStepper, Stepper
@@ -190,19 +190,21 @@ def test_scores_that_are_not_numbers_never_win() -> None:
 
 @pytest.mark.parametrize("vocabulary", [70, 1000, 9712])
 @pytest.mark.parametrize("count", [1, 10])
-def test_the_largest_are_found_in_order(vocabulary: int, count: int) -> None:
-    scores = torch.randn(3, 2, vocabulary, generator=torch.Generator().manual_seed(vocabulary))
+def test_the_best_candidates_are_found_in_order(vocabulary: int, count: int) -> None:
+    draw = torch.Generator().manual_seed(vocabulary)
+    scores, total = torch.randn(3, 2, vocabulary, generator=draw), torch.randn(3, 2, generator=draw)
     scores[0, 0, -3:] = 9.0 + torch.arange(3)  # in the rest after the last whole chunk
-    values, places = largest(scores, count)
-    expected = scores.topk(count, dim=2)
-    assert torch.equal(values, expected.values)
-    assert torch.equal(places, expected.indices)
+    normaliser = scores.logsumexp(dim=2, keepdim=True)
+    found = best_candidates(total, scores, normaliser, count)
+    expected = (scores + (total[..., None] - normaliser)).flatten(1).topk(count, dim=1)
+    assert torch.equal(found.total_BN, expected.values)
+    assert torch.equal(found.row_BN * vocabulary + found.token_BN, expected.indices)
 
 
 def test_a_packed_matrix_gives_the_same_texts() -> None:
     source_BS = make_batch().source_BS
     expected = search(ModelStepper(small("surface-fusion")), source_BS, SHORT)
-    assert_same(search(ModelStepper(pack_vocabulary(small("surface-fusion"))), source_BS, SHORT), expected)
+    assert_same(search(ModelStepper(prepare_for_decoding(small("surface-fusion"))), source_BS, SHORT), expected)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

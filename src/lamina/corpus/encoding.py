@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Executor, Future
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +13,7 @@ import numpy as np
 
 from lamina.corpus.reading import Pair
 from lamina.corpus.shards import Encoded, id_type
+from lamina.processes import processes
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import LanguageText, TextPipeline
 from lamina.text.tokenise import MosesTokeniser
@@ -82,19 +81,6 @@ def in_order(
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
-
-
-@contextmanager
-def processes(workers: int, initializer: Callable[..., None], argument: Any) -> Iterator[Executor]:
-    """A pool of processes; a single worker stays in this process."""
-    if workers <= 1:
-        with ThreadPoolExecutor(1, initializer=initializer, initargs=(argument,)) as threads:
-            yield threads
-        return
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=initializer, initargs=(argument,)) as pool:
-        yield pool
 
 
 def _nothing(_: None) -> None:

@@ -86,6 +86,8 @@ class CrossAttention(nn.Module):
 class DecoderLayer(nn.Module):
     """Target attention, cross-attention where that does not read the memory itself, feed-forward."""
 
+    quick: Callable[[Tensor, Remembered, Cache, Now], tuple[Tensor, Cache]] | None = None  # in models that only decode
+
     def __init__(self, model: ModelConfig, twin: EncoderLayer | None) -> None:
         super().__init__()
         self.target_attention = build_target_attention(model, twin)
@@ -107,7 +109,7 @@ class DecoderLayer(nn.Module):
     def remember(self, memory: Memory) -> Remembered:
         """Project a memory's keys and values, once per source."""
         streams = tuple(reader.remember(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True))
-        return Remembered(streams, memory.valid_BS, mask_memory(memory.valid_BS, streams[0].keys_BHMK.dtype))
+        return Remembered(streams, memory.valid_BS, mask_memory(memory.valid_BS, streams[0].keys_BHMK))
 
     def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
         """All target positions at once."""
@@ -116,6 +118,8 @@ class DecoderLayer(nn.Module):
 
     def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """One new position of every row."""
+        if self.quick is not None:
+            return self.quick(x_BWD, memory, cache, now)
         entered_BWD = self.target_residual.enter(x_BWD)
         attended_BWD, cache = self.target_attention.step(entered_BWD, memory, cache, now)
         return self.read(self.target_residual.leave(x_BWD, attended_BWD), memory), cache

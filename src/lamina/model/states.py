@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
+
+LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,10 @@ class LogProbs:
         precise = torch.promote_types(logits_BTV.dtype, torch.float32)
         if torch.is_grad_enabled():
             return cls(logits_BTV, logits_BTV.to(precise).logsumexp(dim=-1, keepdim=True))
-        # the largest logit minus the logarithm of its probability: faster on a CPU
+        # on a CPU, powers of 2 take half the time of powers of e
         largest_BT1 = logits_BTV.amax(dim=-1, keepdim=True).to(precise)
-        largest_prob_BT1 = logits_BTV.softmax(dim=-1, dtype=precise).amax(dim=-1, keepdim=True)
-        return cls(logits_BTV, largest_BT1 - largest_prob_BT1.log())
+        powers_BTV = torch.add(largest_BT1 * -LOG2_E, logits_BTV.to(precise), alpha=LOG2_E).exp2_()
+        return cls(logits_BTV, largest_BT1 + powers_BTV.sum(dim=-1, keepdim=True).log())
 
     def full(self) -> Tensor:
         """The log-probabilities themselves, (B, T, V)."""

@@ -139,7 +139,9 @@ class _Search:
                 counts_BV.scatter_add_(1, taken, torch.ones_like(taken, dtype=counts_BV.dtype))
                 scores_BNV = scores_BNV - self.settings.diversity * counts_BV[:, None]
             found = best_candidates(total_BN, scores_BNV, normaliser_BW1[:, own], 2 * self.width)
-            groups.append(found._replace(row_BN=found.row_BN + group * self.width))
+            groups.append(found._replace(row_BN=found.row_BN + group * self.width) if group else found)
+        if len(groups) == 1:
+            return Candidates(*(part[:, None] for part in groups[0]))
         return Candidates(*(torch.stack(parts, dim=1) for parts in zip(*groups, strict=True)))
 
     def _finish(

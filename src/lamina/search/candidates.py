@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -19,29 +20,30 @@ class Candidates(NamedTuple):
 
 
 def best_candidates(total_BW: Tensor, scores_BWV: Tensor, normaliser_BW1: Tensor, count: int) -> Candidates:
-    """The `count` best of the W×V sums of every source."""
-    vocabulary = scores_BWV.shape[2]
-    each = min(count, vocabulary)
-    value_BWN, token_BWN = largest(scores_BWV, each)
-    sums_BN = (value_BWN + (total_BW[..., None] - normaliser_BW1)).flatten(1)
-    total_BN, place_BN = sums_BN.topk(min(count, sums_BN.shape[1]), dim=1)
-    return Candidates(total_BN, place_BN // each, token_BWN.flatten(1).gather(1, place_BN))
+    """The `count` best of the W×V sums of every source.
 
-
-def largest(scores_BWV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row and their places, in order.
-
-    They stand in the chunks with the `count` largest maxima, so only these are searched.
+    They stand in the `count` chunks with the largest maxima, or in what fills no chunk: only these are searched.
     """
-    chunks = scores_BWV.shape[2] // CHUNK
-    if chunks <= 2 * count:
-        return scores_BWV.topk(count, dim=2)
-    head_BWCX = scores_BWV[..., : chunks * CHUNK].unflatten(2, (chunks, CHUNK))
-    chunk_BWN = head_BWCX.amax(dim=3).topk(count, dim=2, sorted=False).indices
-    near_BWNX = head_BWCX.gather(2, chunk_BWN[..., None].expand(-1, -1, -1, CHUNK))
-    rest_BWX = scores_BWV[..., chunks * CHUNK :]
-    value_BWN, place_BWN = torch.cat([near_BWNX.flatten(2), rest_BWX], dim=2).topk(count, dim=2)
-    in_rest = place_BWN - count * CHUNK
-    chunk_of_place = chunk_BWN.gather(2, (place_BWN // CHUNK).clamp(max=count - 1))
-    token_BWN = torch.where(in_rest >= 0, chunks * CHUNK + in_rest, chunk_of_place * CHUNK + place_BWN % CHUNK)
-    return value_BWN, token_BWN
+    batch, rows, vocabulary = scores_BWV.shape
+    before_BW1 = total_BW[..., None] - normaliser_BW1
+    chunks, left = divmod(vocabulary, CHUNK)
+    if rows * chunks <= count:
+        total_BN, place_BN = (scores_BWV + before_BW1).flatten(1).topk(min(count, rows * vocabulary), dim=1)
+        return Candidates(total_BN, place_BN // vocabulary, place_BN % vocabulary)
+    chunk_BWCX = scores_BWV[..., : chunks * CHUNK].unflatten(2, (chunks, CHUNK))
+    largest_BC = (chunk_BWCX.amax(dim=3) + before_BW1).flatten(1)
+    chunk_BN = largest_BC.topk(count, dim=1, sorted=False).indices
+    first_BN = chunk_BN * CHUNK + chunk_BN // chunks * left  # where the chunk begins among all W×V
+    within_X, rest_Y = _places(rows, vocabulary, scores_BWV.device)
+    place_BX = torch.cat([(first_BN[..., None] + within_X).flatten(1), rest_Y.expand(batch, -1)], dim=1)
+    sum_BX = scores_BWV.flatten(1).gather(1, place_BX) + before_BW1.squeeze(2).gather(1, place_BX // vocabulary)
+    total_BN, best_BN = sum_BX.topk(count, dim=1)
+    place_BN = place_BX.gather(1, best_BN)
+    return Candidates(total_BN, place_BN // vocabulary, place_BN % vocabulary)
+
+
+@cache
+def _places(rows: int, vocabulary: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Places within a chunk, and those of all rows that fill no chunk."""
+    places_WV = torch.arange(rows * vocabulary, device=device).view(rows, vocabulary)
+    return places_WV[0, :CHUNK].clone(), places_WV[:, vocabulary // CHUNK * CHUNK :].flatten()

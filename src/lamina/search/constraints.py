@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,8 +17,8 @@ Written = NDArray[np.int64]  # (B, W, T): what every row has written so far
 
 def forbid_impossible(scores_BWV: Tensor, normaliser_BW1: Tensor) -> None:
     """Padding is never written, and a score that is not a number never wins."""
-    scores_BWV[..., PAD] = -torch.inf
-    if bool(normaliser_BW1.isnan().any()):
+    scores_BWV.select(2, PAD).fill_(-torch.inf)
+    if math.isnan(float(normaliser_BW1.sum())):
         scores_BWV.masked_fill_(scores_BWV.isnan() | normaliser_BW1.isnan(), -torch.inf)
 
 

@@ -15,33 +15,47 @@ from torch import Tensor, nn
 from lamina.errors import UsageError
 from lamina.model.layers.attention import PackedLinear
 from lamina.model.seq2seq import Seq2Seq
+from lamina.search.packing import product
+from lamina.search.quick_step import Product, give_quick_steps
+
+WIDE = 256  # inputs of a layer that gains by 8 bits: a narrower one is done before its input is quantised
 
 
 def quantise(model: Seq2Seq) -> Seq2Seq:
-    """A copy whose linear layers and softmax matrix are in 8 bits; for decoding on a CPU."""
+    """A copy whose wide linear layers and softmax matrix are in 8 bits; for decoding on a CPU."""
     if next(model.parameters()).device.type != "cpu":
         raise UsageError("--int8 is for CPUs; on a GPU leave it out.")
     model = copy.deepcopy(model)
+    give_quick_steps(model.decoder, int8_product_if_wide)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, PackedLinear):
-                setattr(module, name, Int8Packed(child))
-            elif type(child) is nn.Linear:
-                setattr(module, name, Int8Linear(child.weight, child.bias))
-    model.head.product = Int8Linear(model.head.weight_VD, None)
+            if isinstance(child, nn.Linear) and child.in_features >= WIDE:
+                setattr(module, name, Int8Packed(child) if isinstance(child, PackedLinear) else Int8Linear(child))
+    model.head.product = int8_product(model.head.weight_VD.detach(), None)
     return model
 
 
-class Int8Linear(nn.Module):
-    """W·x + b with W in 8 bits, a scale for each row."""
+def int8_product_if_wide(weight: Tensor, bias: Tensor) -> Product:
+    """x ↦ W·x + b, in 8 bits if that is faster."""
+    return int8_product(weight, bias) if weight.shape[1] >= WIDE else product(weight, bias)
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+
+def int8_product(weight: Tensor, bias: Tensor | None) -> Product:
+    """x ↦ W·x + b; x is quantised by its own range, and `reduce_range` keeps AVX2's 16-bit sums from overflowing."""
+    packed = pack(weight, bias)
+    return lambda x: torch.ops.quantized.linear_dynamic(x, packed, True)
+
+
+class Int8Linear(nn.Module):
+    """`nn.Linear` in 8 bits."""
+
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.packed = pack(weight.detach(), None if bias is None else bias.detach())
+        self.product = int8_product(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        """x is quantised by its own range; `reduce_range` keeps AVX2's 16-bit sums from overflowing."""
-        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
+        """W·x + b."""
+        return self.product(x)
 
 
 class Int8Packed(nn.Module):
@@ -49,11 +63,9 @@ class Int8Packed(nn.Module):
 
     def __init__(self, linear: PackedLinear) -> None:
         super().__init__()
-        d_model = linear.in_features
+        size, weight, bias = linear.in_features, linear.weight.detach(), linear.bias.detach()
         self.parts = {
-            (first, last): Int8Linear(
-                linear.weight[first * d_model : last * d_model], linear.bias[first * d_model : last * d_model]
-            )
+            (first, last): int8_product(weight[first * size : last * size], bias[first * size : last * size])
             for first, last in ((0, 3), (0, 1), (1, 3), (1, 2), (2, 3))
         }
 

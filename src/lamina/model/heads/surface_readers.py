@@ -42,7 +42,7 @@ class AttentionReader(nn.Module):
         (keys_BHSK,) = self.attention.project(enc.top_BSD.detach(), 1, 2)
         values_BHSK = self.attention.value(enc.surface_BSD)
         return ReaderKeys(
-            KeysValues(keys_BHSK.contiguous(), values_BHSK.contiguous()), mask_memory(enc.valid_BS, keys_BHSK.dtype)
+            KeysValues(keys_BHSK.contiguous(), values_BHSK.contiguous()), mask_memory(enc.valid_BS, keys_BHSK)
         )
 
     def forward(self, query_BTD: Tensor, memory: SurfaceMemory) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,11 @@ class KeysValues:
 
     keys_BHMK: Tensor
     values_BHMK: Tensor
+
+    @cached_property
+    def by_head(self) -> tuple[Tensor, Tensor]:
+        """Keys (A, K, M) and values (A, M, K) with a matrix for each head of each sequence, as products want them."""
+        return self.keys_BHMK.flatten(0, 1).transpose(1, 2), self.values_BHMK.flatten(0, 1)
 
 
 class PackedLinear(nn.Linear):
@@ -54,12 +60,12 @@ class Attention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
         self.watched: list[Tensor] | None = None  # while somebody looks: the weights of every reading
 
-    def project(self, x_BTD: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Projections `first` up to `last` of (query, key, value), each (B, H, T, K)."""
+    def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
+        """Projections `first` up to `last` of (query, key, value), each (B, H, T, K), in one tensor."""
         packed = self.qkv.project(x_BTD, first, last)
         batch, length, d_model = x_BTD.shape
         split = packed.view(batch, length, last - first, self.heads, d_model // self.heads)
-        return split.permute(2, 0, 3, 1, 4).unbind(0)
+        return split.permute(2, 0, 3, 1, 4)
 
     def query(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, H, T, K)."""
@@ -71,8 +77,8 @@ class Attention(nn.Module):
 
     def remember(self, memory_BMD: Tensor) -> KeysValues:
         """Keys and values of a memory, laid out as every later reading wants them."""
-        keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3)
-        return KeysValues(keys_BHMK.contiguous(), values_BHMK.contiguous())
+        keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3).contiguous()
+        return KeysValues(keys_BHMK, values_BHMK)
 
     def weigh(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attend, and lay the heads side by side again: (B, T, D) before the output projection."""
@@ -119,14 +125,18 @@ def attend_short(
     if mask is None:
         scores_ATM = torch.bmm(query_ATK * width**-0.5, keys_AKM)
     else:
-        bias_BHTM = hide(mask, query_BHTK.dtype).expand(batch, heads, length, keys)
-        bias_ATM = bias_BHTM.reshape(batch * heads, length, keys)
+        bias_ATM = by_head(hide(mask, query_BHTK.dtype), batch, heads)
         scores_ATM = torch.baddbmm(bias_ATM, query_ATK, keys_AKM, alpha=width**-0.5)
     weights_ATM = scores_ATM.softmax(dim=-1)
     if dropout > 0:
         weights_ATM = weights_ATM * keep_mask(weights_ATM, dropout)
     attended_ATK = torch.bmm(weights_ATM, values_BHMK.reshape(batch * heads, keys, width))
     return attended_ATK.view(batch, heads, length, width)
+
+
+def by_head(bias: Tensor, batch: int, heads: int) -> Tensor:
+    """A bias of (B, 1 or H, 1 or T, M) or (T, M) as (B·H or 1, 1 or T, M)."""
+    return bias[None] if bias.dim() == 2 else bias.expand(batch, heads, -1, -1).flatten(0, 1)
 
 
 def hide(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -141,11 +151,13 @@ def join_heads(x_BHTK: Tensor) -> Tensor:
     return x_BHTK.transpose(1, 2).flatten(2)
 
 
-def mask_memory(valid_BM: Tensor, dtype: torch.dtype) -> Tensor | None:
+def mask_memory(valid_BM: Tensor, keys_BHMK: Tensor) -> Tensor | None:
     """`mask_keys` for a memory that is read many times: nothing if nothing is padding, and ready to be added."""
     if valid_BM.device.type != "cpu":
         return mask_keys(valid_BM)
-    return None if bool(valid_BM.all()) else hide(mask_keys(valid_BM), dtype)
+    return (
+        None if bool(valid_BM.all()) else hide(mask_keys(valid_BM), keys_BHMK.dtype).repeat(1, keys_BHMK.shape[1], 1, 1)
+    )
 
 
 def mask_keys(valid_BM: Tensor) -> Tensor:

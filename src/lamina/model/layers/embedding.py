@@ -74,10 +74,10 @@ class TargetEmbedding(nn.Module):
 
     def forward(self, tokens_BT: Tensor, start: int = 0) -> Tensor:
         """Embed tokens at positions start, start+1, …; prefixes are padded on the right."""
-        length = tokens_BT.shape[1]
-        positions_T = torch.arange(start, start + length, device=tokens_BT.device)
         tokens_BTD = self.tokens(tokens_BT)
-        return self.dropout(tokens_BTD + self.positions(positions_T, start + length).to(tokens_BTD.dtype))
+        positions_TD = self.positions.between(start, start + tokens_BT.shape[1], tokens_BT.device)
+        x_BTD = tokens_BTD + positions_TD.to(tokens_BTD.dtype)
+        return self.dropout(x_BTD) if self.training else x_BTD
 
 
 def check_tokens(name: str, tokens_BT: Tensor, shape: Sequence[int] | None = None) -> None:

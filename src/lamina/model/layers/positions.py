@@ -30,10 +30,14 @@ class Positions(nn.Module):
 
     def forward(self, positions: Tensor, longest: int) -> Tensor:
         """Rows for `positions`, counted from 0; all of them are below `longest`."""
-        needed = self.first + longest
-        if needed > len(self.table_PD) or self.table_PD.device != positions.device:
-            self.table_PD = sinusoids(max(256, 2 * needed), self.table_PD.shape[1], positions.device)
-        return nn.functional.embedding(positions + self.first, self.table_PD)
+        return nn.functional.embedding(positions, self.between(0, longest, positions.device))
+
+    def between(self, start: int, end: int, device: torch.device) -> Tensor:
+        """Rows for the positions from `start` up to `end`."""
+        needed = self.first + end
+        if needed > len(self.table_PD) or self.table_PD.device != device:
+            self.table_PD = sinusoids(max(256, 2 * needed), self.table_PD.shape[1], device)
+        return self.table_PD[self.first + start : needed]
 
 
 def count_positions(valid_BT: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ class Residual(nn.Module):
 
     def leave(self, x_BTD: Tensor, result_BTD: Tensor) -> Tensor:
         """What the next sublayer gets."""
-        total_BTD = x_BTD + self.dropout(result_BTD)
+        total_BTD = x_BTD + (self.dropout(result_BTD) if self.training else result_BTD)
         return total_BTD if self.pre else self.norm(total_BTD)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -33,13 +34,13 @@ class PastKeys:
         """Add one position of every row; a cache is written once at each position."""
         rows = key_BHWK.shape[2]
         past = self if self.keys_BHMK.shape[2] >= (position + 1) * rows else self._grow(position * rows)
-        past.keys_BHMK[:, :, position * rows : (position + 1) * rows] = key_BHWK
-        past.values_BHMK[:, :, position * rows : (position + 1) * rows] = value_BHWK
+        past.keys_BHMK.narrow(2, position * rows, rows).copy_(key_BHWK)
+        past.values_BHMK.narrow(2, position * rows, rows).copy_(value_BHWK)
         return past
 
     def until(self, end: int) -> KeysValues:
         """What has been written."""
-        return KeysValues(self.keys_BHMK[:, :, :end], self.values_BHMK[:, :, :end])
+        return KeysValues(self.keys_BHMK.narrow(2, 0, end), self.values_BHMK.narrow(2, 0, end))
 
     def reorder(self, rows_R: Tensor) -> PastKeys:
         """Nothing moves."""
@@ -73,6 +74,11 @@ class Now:
     position: int
     seen_BHWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
 
+    @cached_property
+    def seen_AWM(self) -> Tensor:
+        """By head of each source."""
+        return self.seen_BHWM.flatten(0, 1)
+
 
 @dataclass(frozen=True)
 class Remembered:
@@ -81,6 +87,11 @@ class Remembered:
     streams: tuple[KeysValues, ...]
     valid_BS: Tensor
     mask: Tensor | None  # what is real, as attention wants it; None if everything is
+
+    @cached_property
+    def bias_A1M(self) -> Tensor | None:
+        """The mask by head of each source, on a CPU."""
+        return None if self.mask is None else self.mask.flatten(0, 1)
 
 
 class TargetAttention(nn.Module, ABC):

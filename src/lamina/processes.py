@@ -1,0 +1,41 @@
+"""Pools of processes that end with the process that made them."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+PR_SET_PDEATHSIG = 1  # of Linux' prctl
+
+
+def can_fork() -> bool:
+    """Whether a process can be copied as it is, with all that it has in memory."""
+    return "fork" in multiprocessing.get_all_start_methods()
+
+
+@contextmanager
+def processes(workers: int, initializer: Callable[..., None], argument: Any) -> Iterator[Executor]:
+    """A pool whose processes begin with `initializer(argument)`; a single worker stays in this process."""
+    if workers <= 1:
+        with ThreadPoolExecutor(1, initializer=initializer, initargs=(argument,)) as threads:
+            yield threads
+        return
+    context = multiprocessing.get_context("fork" if can_fork() else "spawn")
+    first = (os.getpid(), initializer, argument)
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=first) as pool:
+        yield pool
+
+
+def _begin(parent: int, initializer: Callable[..., None], argument: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
+    if hasattr(os, "fork") and os.uname().sysname == "Linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended before that took effect
+            os._exit(1)
+    initializer(argument)

@@ -1,0 +1,44 @@
+"""Independent batches, one on each CPU core.
+
+Two batches on a core each are done sooner than one after the other on both, since a decoding step is many small
+operations that gain little by a second thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from lamina.processes import can_fork, processes
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_work: Callable[[Any], Any]  # of this worker process
+
+
+def map_on_cores(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """`work` of every item, in order, by a process for each of torch's threads.
+
+    The processes are copies of this one, with its model. Where that cannot be (not on Linux or macOS, or not from the
+    main thread, whose copy others could hold up) everything is done here.
+    """
+    workers = min(torch.get_num_threads(), len(items))
+    if workers < 2 or not can_fork() or threading.current_thread() is not threading.main_thread():
+        yield from map(work, items)
+        return
+    with processes(workers, _begin, work) as pool:
+        yield from pool.map(_do, items)
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
+    global _work
+    _work = work
+    torch.set_num_threads(1)
+
+
+def _do(item: Any) -> Any:
+    return _work(item)
