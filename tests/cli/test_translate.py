@@ -130,6 +130,15 @@ def test_prefix_ensemble_checkpoint_and_sampling(straight: Path, source: list[st
     assert len(translate(straight, "--int8", stdin=text).stdout.splitlines()) == len(source)
 
 
+def test_eight_bits_that_are_slower_are_said_to_be(
+    straight: Path, source: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lamina.translation.step_ratio", lambda *_: 1.25)
+    result = translate(straight, "--int8", stdin=source[0] + "\n")
+    assert result.stderr == "lamina: a step in 8 bits takes 1.25 of the time in 32 here; leave --int8 out.\n"
+    assert translate(straight, "--int8", "--quiet", stdin=source[0] + "\n").stderr == ""
+
+
 def test_a_very_long_line_is_cut_and_said_to_be(straight: Path) -> None:
     result = run_lamina(
         "translate", straight, "--beam", "1", "--max-length", "0", "5", stdin="dog " * 3000 + "\nA dog.\n"

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,11 +18,12 @@ from lamina.errors import UsageError
 from lamina.search.beam import beam_search
 from lamina.search.candidates import best_candidates
 from lamina.search.ensemble import EnsembleStepper
-from lamina.search.int8 import quantise
+from lamina.search.int8 import quantise, step_ratio
 from lamina.search.packing import prepare_for_decoding
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import ModelStepper, Stepper
+from lamina.search.workers import map_on_cores
 from lamina.systems import SYSTEMS
 from support import make_batch, pad, rows_of, small
 
@@ -201,10 +208,59 @@ def test_the_best_candidates_are_found_in_order(vocabulary: int, count: int) -> 
     assert torch.equal(found.row_BN * vocabulary + found.token_BN, expected.indices)
 
 
-def test_a_packed_matrix_gives_the_same_texts() -> None:
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("large", [0, 2**18], ids=["packed", "plain"])
+def test_quick_steps_write_the_same_texts(system: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lamina.search.packing.LARGE", large)
     source_BS = make_batch().source_BS
-    expected = search(ModelStepper(small("surface-fusion")), source_BS, SHORT)
-    assert_same(search(ModelStepper(prepare_for_decoding(small("surface-fusion"))), source_BS, SHORT), expected)
+    expected = search(ModelStepper(small(system)), source_BS, SHORT)
+    quick = prepare_for_decoding(small(system))
+    assert_same(search(ModelStepper(quick), source_BS, SHORT), expected)
+    assert (quick.decoder.layers[0].quick is None) == (quick.config.decoder.attention != "self")
+
+
+def test_a_step_in_eight_bits_is_timed_against_one_in_32() -> None:
+    model = small()
+    assert 0 < step_ratio(model, quantise(model)) < 100
+
+
+def test_work_on_every_core_comes_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    done = list(map_on_cores(lambda number: (number * number, os.getpid(), torch.ones(2).sum().item()), range(20)))
+    assert [result for result, _, _ in done] == [number * number for number in range(20)]
+    assert os.getpid() not in {process for _, process, _ in done}
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert list(map_on_cores(lambda _: os.getpid(), [1, 2])) == [os.getpid()] * 2
+
+
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, time, torch\n"
+        "from lamina.search.workers import map_on_cores\n"
+        "torch.set_num_threads(2)\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "list(map_on_cores(lambda n: ((folder / str(os.getpid())).touch(), time.sleep(60)), range(4)))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
+        parent.kill()
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    wait_for(lambda: not any(alive(worker) for worker in workers))
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -82,6 +82,8 @@ def translate(
         raise UsageError("--temperature, --top-k and --top-p need --sample.")
     keep_pages()
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
+    for note in () if quiet else translator.notes:
+        print(f"lamina: {note}", file=sys.stderr)
     recipe_beam, recipe_lenpen = recipe_decode(runs[0])
     settings = SearchSettings(
         beam=max(beam or recipe_beam, nbest),
