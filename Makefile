@@ -1,24 +1,29 @@
-# `make test` needs Python 3.11 and make, nothing else: it builds its own .venv.
+# `make demo` and `make test` need Python 3.11 and make, nothing else: they build their own .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install lint types unit test test-slow format clean
+.PHONY: help demo install lint types docs unit test test-slow format clean
 
 help:
-	@echo "make test       set up .venv, then lint, types and the fast tests"
+	@echo "make demo       set up .venv, then train, translate, score and report on the built-in corpus"
+	@echo "make test       set up .venv, then lint, types, the site and the fast tests"
+	@echo "make docs       build the documentation into site/"
 	@echo "make test-slow  the long tests"
 	@echo "make install    set up .venv only"
 	@echo "make format     let ruff format and fix the code"
-	@echo "make clean      remove .venv and caches"
+	@echo "make clean      remove .venv, site and caches"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,track,rouge,ctranslate2]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs,track,rouge,ctranslate2]'
 	@touch $@
 
 install: $(INSTALLED)
+
+demo: $(INSTALLED)
+	$(BIN)/lamina demo
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -27,10 +32,14 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
+# The variable silences the theme's notice that its support ends in May 2027.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 unit: $(INSTALLED)
 	$(BIN)/pytest -m "not slow" --numprocesses auto
 
-test: lint types unit
+test: lint types docs unit
 
 test-slow: $(INSTALLED)
 	$(BIN)/pytest -m slow
@@ -40,4 +49,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache

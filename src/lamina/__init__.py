@@ -40,8 +40,10 @@ def load(
 ) -> Translator:
     """Load a run, a checkpoint or a model folder for translation; several are an ensemble.
 
-    translator = lamina.load("runs/x")
-    translator.translate(["A dog runs."], beam=5)[0].text
+    What comes back translates lines of text:
+
+        translator = lamina.load("runs/x")
+        translator.translate(["A dog runs."], beam=5)[0].text
     """
     from lamina.translation import load as load_translator
 
@@ -55,7 +57,9 @@ def load_fairseq(
 ) -> tuple[Seq2Seq, Vocabularies]:
     """Load a checkpoint of fairseq 0.9 or of the SurfaceFusion release, without executing what it pickles.
 
-    model, vocabulary = lamina.load_fairseq("checkpoint_best.pt", "dict.en.txt", "dict.ro.txt")
+    Nothing is written to disk:
+
+        model, vocabulary = lamina.load_fairseq("checkpoint_best.pt", "dict.en.txt", "dict.ro.txt")
     """
     from pathlib import Path
 

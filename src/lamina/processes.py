@@ -6,6 +6,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,10 +33,15 @@ def processes(workers: int, initializer: Callable[..., None], argument: Any) -> 
         yield pool
 
 
+def end_with_parent(how: signal.Signals = signal.SIGTERM) -> None:
+    """Have this process sent a signal when its parent ends, however that ends; on Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, how)
+
+
 def _begin(parent: int, initializer: Callable[..., None], argument: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
-    if hasattr(os, "fork") and os.uname().sysname == "Linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before that took effect
-            os._exit(1)
+    end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that took effect
+        os._exit(1)
     initializer(argument)

@@ -47,8 +47,9 @@ class Translation:
 class Translator:
     """One model, or several of the same vocabulary that write together."""
 
-    def __init__(self, models: Sequence[Seq2Seq], text: TextPipeline) -> None:
+    def __init__(self, models: Sequence[Seq2Seq], text: TextPipeline, *, in_processes: bool = False) -> None:
         self.models, self.text = list(models), text
+        self.in_processes = in_processes  # whether batches may go to copies of this process, one on each CPU core
         self.notes: list[str] = []  # what whoever loaded it should know
         self.device = next(self.models[0].parameters()).device
         steppers = [ModelStepper(model) for model in self.models]
@@ -162,8 +163,8 @@ class Translator:
             [wanted[place] for place in batch]
             for batch in batches([len(sources[number]) for number in wanted], batch_sentences)
         ]
-        in_turn = sampling is not None or self.device.type != "cpu"  # draws follow each other
-        for numbers, found in zip(each, map(search, each) if in_turn else map_on_cores(search, each), strict=True):
+        spread = self.in_processes and self.device.type == "cpu" and sampling is None  # draws follow each other
+        for numbers, found in zip(each, map_on_cores(search, each) if spread else map(search, each), strict=True):
             for number, hypotheses in zip(numbers, found, strict=True):
                 if not hypotheses:
                     raise DataError("The model's scores are not numbers; its weights are damaged.")
@@ -237,8 +238,8 @@ def load(
             raise DataError(f"{other}: its vocabulary is not that of {run}; an ensemble needs one vocabulary.")
     models = [prepare_for_decoding(each.model.to(place)) for each in loaded]
     if not int8:
-        return Translator(models, text)
-    translator = Translator([quantise(model) for model in models], text)
+        return Translator(models, text, in_processes=True)
+    translator = Translator([quantise(model) for model in models], text, in_processes=True)
     ratio = step_ratio(models[0], translator.models[0])
     if ratio > 1:
         translator.notes.append(f"a step in 8 bits takes {ratio:.2f} of the time in 32 here; leave --int8 out.")

@@ -223,8 +223,9 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_the_command(run: Path, tmp_path: Path) -> None:
-    result = run_lamina("export", run, "--to", "ctranslate2", "--out", tmp_path / "deep" / "out")
-    assert result == (0, f"{tmp_path / 'deep' / 'out'}: {run} for ctranslate2\n", "")
+    out = tmp_path / "deep" / "out"
+    result = run_lamina("export", run, "--to", "ctranslate2", "--out", out)
+    assert result == (0, f"{out}: {run} for ctranslate2\n", f"Next: cat {out / 'README.md'}\n")
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
     assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == [
         "README.md",
@@ -255,6 +256,14 @@ def test_an_imported_model_has_vocabularies_only(tmp_path: Path) -> None:
     result = run_lamina("export", tmp_path / "model", "--to", "ctranslate2", "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert TextPipeline.load(tmp_path / "out").target.vocabulary == TARGET
+
+
+def test_what_was_exported_is_not_ours_to_open(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_lamina("export", run, "--to", "ctranslate2", "--out", out)
+    refusal = f"lamina: {out}: is a CTranslate2 model; open it with ctranslate2.Translator.\n"
+    assert run_lamina("translate", out) == (3, "", refusal)
+    assert run_lamina("eval", out, "--test", "a", "b") == (3, "", refusal)
 
 
 def test_a_refusal_ends_with_2(tmp_path: Path) -> None:

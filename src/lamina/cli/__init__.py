@@ -10,9 +10,12 @@ from typing import Annotated
 import typer
 
 from lamina import __version__
+from lamina.cli.analyze import analyze
 from lamina.cli.average import average
 from lamina.cli.bench import bench
 from lamina.cli.compare import compare
+from lamina.cli.demo import demo
+from lamina.cli.doctor import doctor
 from lamina.cli.evaluate import evaluate
 from lamina.cli.export import export
 from lamina.cli.import_fairseq import import_fairseq
@@ -23,15 +26,16 @@ from lamina.cli.score import score
 from lamina.cli.systems import systems
 from lamina.cli.train import train
 from lamina.cli.translate import translate
-from lamina.errors import DataError, LaminaError
+from lamina.cli.usage import CommandLineError, explain
+from lamina.errors import DataError, LaminaError, UsageError
 
 app = typer.Typer(
     name="lamina",
-    help="Train, understand and serve sequence-to-sequence models whose layers are fused.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+app.command("demo")(demo)
 app.command("prepare")(prepare)
 app.command("train")(train)
 app.command("translate")(translate)
@@ -43,7 +47,9 @@ app.command("compare")(compare)
 app.command("export")(export)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
+app.command("doctor")(doctor)
 app.add_typer(recipes, name="recipes")
+app.add_typer(analyze, name="analyze")
 app.add_typer(bench, name="bench")
 
 
@@ -61,7 +67,16 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
 ) -> None:
-    """Options that stand before a verb."""
+    """Train, understand and serve sequence-to-sequence models whose layers are fused.
+
+    [bold]Examples[/bold]
+
+        lamina prepare --train train.en train.de --valid dev.en dev.de --out data
+
+        lamina train recipe.yaml --data data --out runs/first
+
+        lamina translate runs/first --input test.en --output test.out
+    """
 
 
 def main() -> None:
@@ -69,13 +84,16 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(prog_name="lamina")
+        code = app(prog_name="lamina", standalone_mode=False)
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as error:
         if debug:
             traceback.print_exc()
+        if isinstance(error, CommandLineError):
+            print(explain(error, typer.main.get_command(app), sys.argv[1:]), file=sys.stderr)
+            sys.exit(UsageError.exit_code)
         if isinstance(error, LaminaError):
             print(f"lamina: {error}", file=sys.stderr)
             sys.exit(error.exit_code)
@@ -85,3 +103,4 @@ def main() -> None:
             sys.exit(DataError.exit_code)
         print(f"lamina: unexpected {type(error).__name__}: {error} (`--debug` shows where)", file=sys.stderr)
         sys.exit(1)
+    sys.exit(code)

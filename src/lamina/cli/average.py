@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from lamina.cli.next_step import say_next
 from lamina.errors import UsageError
 
 
 def average(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     last: Annotated[int | None, typer.Option("--last", min=1, help="Average the last so many checkpoints.")] = None,
     steps: Annotated[str | None, typer.Option("--steps", help="Average the checkpoints of these steps: a,b,c.")] = None,
 ) -> None:
@@ -31,3 +32,4 @@ def average(
         raise UsageError(f"--steps must be numbers with commas between them, but is `{steps}` instead.") from error
     out, used = carry_out(run, last=last, steps=chosen)
     print(f"{out}: the average of steps {', '.join(map(str, used))}")
+    say_next("lamina", "eval", out, "--test", "SRC", "TGT")

@@ -9,24 +9,33 @@ from typing import Annotated, Literal
 
 import typer
 
-bench = typer.Typer(no_args_is_help=True, help="Measure throughput on this machine; prints JSON.")
+bench = typer.Typer(no_args_is_help=True)
 
 
 @bench.callback()
 def choose() -> None:
-    """Measure throughput on this machine; prints JSON."""
+    """Measure throughput on this machine; prints JSON.
+
+    [bold]Examples[/bold]
+
+        lamina bench train recipe.yaml --data data
+
+        lamina bench decode runs/first --input test.en
+    """
 
 
 @bench.command("train")
 def bench_train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (YAML).")],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (YAML), or the name of a shipped one.")],
     data: Annotated[Path, typer.Option("--data", help="A folder that `lamina prepare` made.")] = Path("data"),
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
     ] = None,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Updates that count, after two that do not.")] = 20,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to train.")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
+    ] = None,
 ) -> None:
     """How fast a recipe trains: tokens per second, share of the machine's matrix-product peak, peak memory.
 
@@ -62,7 +71,9 @@ def bench_decode(
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds; the median counts.")] = 3,
     int8: Annotated[bool, typer.Option("--int8", help="Linear layers in 8 bits.")] = False,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
+    ] = None,
 ) -> None:
     """How fast a model translates: output tokens (with the end mark) and sentences per second.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def compare(
     runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[RUN...]", help="Runs or models; the first is the baseline.")
+        list[Path] | None, typer.Argument(metavar="RUN", help="Runs or models; the first is the baseline.")
     ] = None,
     test: Annotated[
         tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="What the runs translate.")
@@ -48,8 +48,12 @@ def compare(
         typer.Option("--samples", min=1, help="Resampled test sets.", show_default="1000; randomisation 10000"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same p-values.")] = 1,
-    beam: Annotated[int | None, typer.Option("--beam", min=1, show_default="each recipe's, else 5")] = None,
-    lenpen: Annotated[float | None, typer.Option("--lenpen", show_default="each recipe's, else 1.0")] = None,
+    beam: Annotated[
+        int | None, typer.Option("--beam", min=1, help="Beam size.", show_default="each recipe's, else 5")
+    ] = None,
+    lenpen: Annotated[
+        float | None, typer.Option("--lenpen", help="Length penalty.", show_default="each recipe's, else 1.0")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Compare outputs: scores with 95% confidence intervals, differences to the first and their p-values.

@@ -24,14 +24,20 @@ def evaluate(
         list[str] | None, typer.Option("--metric", help="See `lamina score`.", show_default="bleu,chrf")
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    beam: Annotated[int | None, typer.Option("--beam", min=1, show_default="the recipe's, else 5")] = None,
-    lenpen: Annotated[float | None, typer.Option("--lenpen", show_default="the recipe's, else 1.0")] = None,
+    beam: Annotated[
+        int | None, typer.Option("--beam", min=1, help="Beam size.", show_default="the recipe's, else 5")
+    ] = None,
+    lenpen: Annotated[
+        float | None, typer.Option("--lenpen", help="Length penalty.", show_default="the recipe's, else 1.0")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Also write the translations here.")] = None,
     checkpoint: Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")] = "best",
     int8: Annotated[bool, typer.Option("--int8", help="Linear layers in 8 bits (CPU).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
+    ] = None,
 ) -> None:
     """Translate a test set and score it; every number comes with what it was measured by.
 

@@ -7,9 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from lamina.cli.next_step import say_next
+
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder, a checkpoint folder or a model folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, a checkpoint folder or a model folder.")],
     to: Annotated[Literal["ctranslate2"], typer.Option("--to", help="The engine.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write; must not exist yet.")],
     checkpoint: Annotated[str, typer.Option("--checkpoint", help="Of a run: best, last or a step.")] = "best",
@@ -28,3 +30,4 @@ def export(
     loaded = load_run(run, checkpoint)
     export_ctranslate2(loaded.model, loaded.text, out)
     print(f"{out}: {run} for {to}")
+    say_next("cat", out / "README.md")

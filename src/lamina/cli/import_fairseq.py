@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from lamina.cli.next_step import say_next
+
 
 def import_fairseq(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint of fairseq 0.9 or of the SurfaceFusion release.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="A checkpoint of fairseq 0.9 or of the SurfaceFusion release.")
+    ],
     source_dict: Annotated[Path, typer.Option("--source-dict", help="The source language's dict.LL.txt.")],
     target_dict: Annotated[Path, typer.Option("--target-dict", help="The target language's dict.LL.txt.")],
     out: Annotated[Path, typer.Option("--out", help="The model folder to write; must not exist yet.")],
@@ -30,3 +34,4 @@ def import_fairseq(
     parameters = sum(parameter.numel() for parameter in model.parameters())
     config = model.config
     print(f"{out}: {config.encoder.type} × {config.bridge.type} × {config.head.type}, {parameters:,} parameters")
+    say_next("lamina", "translate", out, "--input", "FILE")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from lamina.cli.next_step import say_next
 from lamina.corpus.filters import REASONS, Filters
 from lamina.errors import DataError, UsageError
 from lamina.names import nearest
@@ -114,6 +115,7 @@ def prepare(
     if not quiet:
         print((out / "report.md").read_text(encoding="utf-8"))
         print(f"Prepared: {out}")
+    say_next("lamina", "train", "recipe.yaml", "--data", out, "--out", "runs/first", quiet=quiet)
 
 
 def find_text(place: Path) -> Path:

@@ -1,17 +1,96 @@
-"""`lamina recipes`: what a recipe may hold."""
+"""`lamina recipes`: the recipes that come with Lamina, and what a recipe may hold."""
 
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-recipes = typer.Typer(no_args_is_help=True, help="Recipes, and what they may hold.")
+from lamina.cli.next_step import say_next
+from lamina.errors import UsageError
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A shipped recipe; `lamina recipes` lists them.")]
+
+recipes = typer.Typer(invoke_without_command=True)
 
 
 @recipes.callback()
-def choose() -> None:
-    """Recipes, and what they may hold."""
+def choose(context: typer.Context) -> None:
+    """The shipped recipes, and what a recipe may hold; without a command, list them.
+
+    [bold]Examples[/bold]
+
+        lamina recipes
+
+        lamina recipes show multi30k-en-de-msc
+
+        lamina recipes copy multi30k-en-de-msc --out recipe.yaml
+    """
+    if context.invoked_subcommand is None:
+        list_recipes()
+
+
+@recipes.command("list")
+def list_recipes() -> None:
+    """List the shipped recipes: system, task, model size, and whether a CPU is enough.
+
+    [bold]Example[/bold]
+
+        lamina recipes list
+    """
+    from lamina.cli.systems import print_columns
+    from lamina.recipe.shipped import ShippedRecipe, shipped_names
+
+    rows = [("recipe", "system", "task", "size", "runs on")]
+    for recipe in map(ShippedRecipe, shipped_names()):
+        content, head = recipe.content, recipe.head
+        rows.append((recipe.name, content["system"], head["Task"], content["model"]["size"], head["Runs on"]))
+    print_columns(rows)
+    say_next("lamina", "recipes", "show", "NAME")
+
+
+@recipes.command("show")
+def show(name: Name) -> None:
+    """Print a shipped recipe with its comments.
+
+    [bold]Example[/bold]
+
+        lamina recipes show multi30k-en-de-msc
+    """
+    from lamina.recipe.shipped import shipped_recipe
+
+    print(shipped_recipe(name).text, end="")
+
+
+@recipes.command("copy")
+def copy(
+    name: Name,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it.", show_default="NAME.yaml")
+    ] = None,
+) -> None:
+    """Copy a shipped recipe to a file of your own, to change it; never overwrites one.
+
+    [bold]Examples[/bold]
+
+        lamina recipes copy multi30k-en-de-msc
+
+        lamina recipes copy multi30k-en-de-msc --out recipe.yaml
+    """
+    from lamina.recipe.shipped import SUFFIX, shipped_recipe
+
+    recipe = shipped_recipe(name)
+    out = out or Path(f"{name}{SUFFIX}")
+    try:
+        with out.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(recipe.text)
+    except FileExistsError as error:
+        raise UsageError(f"{out}: exists already; choose another --out or remove it.") from error
+    print(out)
+    say_next(*(str(out) if word == name else word for word in shlex.split(recipe.head["Train"])))
 
 
 @recipes.command("schema")

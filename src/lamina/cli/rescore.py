@@ -16,16 +16,20 @@ CHUNK = 2000  # lines in memory
 
 
 def rescore(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run or model; several are an ensemble.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several are an ensemble.")],
     input_file: Annotated[
         Path | None, typer.Option("--input", help="What `lamina translate --format jsonl` wrote.")
     ] = None,
     source: Annotated[Path | None, typer.Option("--source", help="Source lines.")] = None,
     target: Annotated[Path | None, typer.Option("--target", help="Their translations.")] = None,
-    lenpen: Annotated[float | None, typer.Option("--lenpen", show_default="the recipe's, else 1.0")] = None,
+    lenpen: Annotated[
+        float | None, typer.Option("--lenpen", help="Length penalty.", show_default="the recipe's, else 1.0")
+    ] = None,
     checkpoint: Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")] = "best",
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
+    ] = None,
 ) -> None:
     """Score given translations with a model: a JSON line with `line`, `score` and `log_prob` for each.
 

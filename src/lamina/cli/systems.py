@@ -16,7 +16,7 @@ from lamina.systems import IWSLT_VOCABULARY, SIZES, SYSTEMS, Configuration, Syst
 
 def systems(
     name: Annotated[
-        str | None, typer.Argument(help="A system or one of its configurations; omitted, all systems.")
+        str | None, typer.Argument(metavar="NAME", help="A system or one of its configurations; omitted, all systems.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:

@@ -8,9 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from lamina.cli.next_step import say_next
+
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (YAML).")],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (YAML), or the name of a shipped one.")],
     data: Annotated[Path, typer.Option("--data", help="A folder that `lamina prepare` made.")] = Path("data"),
     out: Annotated[Path | None, typer.Option("--out", help="The run folder.", show_default="runs/NAME")] = None,
     overrides: Annotated[
@@ -20,7 +22,9 @@ def train(
         Path | None, typer.Option("--init-from", help="A run or model whose weights to start from (fine-tuning).")
     ] = None,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to train.")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
+    ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard (extra `track`).")
     ] = False,
@@ -33,6 +37,8 @@ def train(
         lamina train recipe.yaml --data data --out runs/first
 
         lamina train recipe.yaml --data data --out runs/first --set train.max_steps=20000
+
+        lamina train multi30k-en-de-msc --data data
 
         torchrun --nproc-per-node 4 -m lamina train recipe.yaml --data data --out runs/first
     """
@@ -60,3 +66,4 @@ def train(
             reports = stack.enter_context(reporting(run, quiet, tensorboard))
         ranks.gather(None)  # nobody reads the folder before it is made
         Trainer(chosen, prepared, run, ranks, reports, init_from).fit()
+    say_next("lamina", "translate", run.folder, "--input", "FILE", quiet=quiet)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
+from lamina.cli.next_step import say_next
 from lamina.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,13 +22,17 @@ Format = Literal["text", "jsonl", "tsv", "moses"]
 
 
 def translate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run or model; several are an ensemble.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several are an ensemble.")],
     input_file: Annotated[
         Path | None, typer.Option("--input", help="Lines to translate (plain, .gz, .zst).", show_default="stdin")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Where to write.", show_default="stdout")] = None,
-    beam: Annotated[int | None, typer.Option("--beam", min=1, show_default="the recipe's, else 5")] = None,
-    lenpen: Annotated[float | None, typer.Option("--lenpen", show_default="the recipe's, else 1.0")] = None,
+    beam: Annotated[
+        int | None, typer.Option("--beam", min=1, help="Beam size.", show_default="the recipe's, else 5")
+    ] = None,
+    lenpen: Annotated[
+        float | None, typer.Option("--lenpen", help="Length penalty.", show_default="the recipe's, else 1.0")
+    ] = None,
     nbest: Annotated[int, typer.Option("--nbest", min=1, help="Translations per line (jsonl, tsv, moses).")] = 1,
     no_repeat_ngram: Annotated[int, typer.Option("--no-repeat-ngram", min=0, help="No n-gram twice; 0 is off.")] = 0,
     min_length: Annotated[int, typer.Option("--min-length", min=0, help="Tokens before the end mark.")] = 1,
@@ -52,7 +57,9 @@ def translate(
     int8: Annotated[bool, typer.Option("--int8", help="Linear layers in 8 bits (CPU).")] = False,
     buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines read before any is translated.")] = 2000,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but translations and errors.")] = False,
 ) -> None:
     """Translate text: N lines in, N lines out, in order; a blank line stays blank.
@@ -120,6 +127,8 @@ def translate(
             if interactive:
                 target.flush()
             progress("translating", number, None)
+    if output is not None and form == "text":
+        say_next("lamina", "score", "--hyp", output, "--ref", "FILE", quiet=quiet)
 
 
 def recipe_decode(run: Path) -> tuple[int, float]:

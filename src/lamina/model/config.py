@@ -25,18 +25,18 @@ Entries = Annotated[int, Field(gt=len(SPECIALS))]
 class ModelConfig(Settings):
     """A recipe's `model` with everything resolved, and the vocabulary sizes: enough to rebuild the model."""
 
-    d_model: PositiveInt
-    ffn_size: PositiveInt
-    heads: PositiveInt
+    d_model: PositiveInt  # width of every state
+    ffn_size: PositiveInt  # hidden width of feed-forward networks
+    heads: PositiveInt  # of every attention; must divide `d_model`
     source_vocab: Entries
     target_vocab: Entries
 
-    norm: Norm = "pre"
-    init: Scheme = "xavier"
-    dropout: Rate = 0.1
-    attention_dropout: Rate = 0.0
-    activation_dropout: Rate = 0.0
-    share_embeddings: Literal["all", "decoder", "none"] = "all"
+    norm: Norm = "pre"  # where layer norms stand
+    init: Scheme = "xavier"  # how weights start
+    dropout: Rate = 0.1  # on embeddings and residuals
+    attention_dropout: Rate = 0.0  # on attention weights
+    activation_dropout: Rate = 0.0  # after the relu of feed-forward networks
+    share_embeddings: Literal["all", "decoder", "none"] = "all"  # `decoder`: target and softmax
 
     encoder: Annotated[SerializeAsAny[EncoderSettings], BeforeValidator(choose(ENCODERS))]
     decoder: DecoderSettings

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 class DecoderSettings(Settings):
     """A recipe's `model.decoder`."""
 
-    layers: PositiveInt
-    attention: Literal["self", "average", "merged", "mixed"] = "self"
-    wiring: Literal["residual", "dlcl"] = "residual"
+    layers: PositiveInt  # how many
+    attention: Literal["self", "average", "merged", "mixed"] = "self"  # how target and memory are read
+    wiring: Literal["residual", "dlcl"] = "residual"  # a layer reads the one below, or all below
     tie_encoder: bool = False  # `mixed` only: layer j shares attention and feed-forward with encoder layer j
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:

@@ -113,6 +113,8 @@ def read_config(path: Path) -> ModelConfig:
     except ValueError as error:
         raise DataError(f"{path}: not JSON ({error}).") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
+        if (path.parent / "model.bin").is_file():
+            raise DataError(f"{path.parent}: is a CTranslate2 model; open it with ctranslate2.Translator.")
         found = content.get("format") if isinstance(content, dict) else None
         raise DataError(f"{path}: format must be {FORMAT}, but is {found} instead; another Lamina wrote it.")
     try:

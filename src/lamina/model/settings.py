@@ -38,7 +38,7 @@ class EncoderSettings(Settings, ABC):
     """What every encoder's configuration has."""
 
     type: str
-    layers: int
+    layers: int  # how many
     makes_contexts: ClassVar[bool] = False
 
     def block_sizes(self, model: ModelConfig) -> tuple[int, ...] | None:

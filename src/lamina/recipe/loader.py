@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lamina.errors import Problem, UsageError
 from lamina.model.problems import describe
 from lamina.names import nearest
 from lamina.recipe.schema import Recipe
+from lamina.recipe.shipped import find_recipe
 from lamina.systems import SIZES, SYSTEMS, settings
 
 KEYS = ("name", "system", "model", "train", "decode")
@@ -28,7 +30,7 @@ class RecipeError(UsageError):
 class Source:
     """A recipe's content, and the place of every key: a line of the file, or the command line."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Traversable) -> None:
         self.path = path
         try:
             text = path.read_text(encoding="utf-8")
@@ -75,13 +77,15 @@ class Source:
         return self.path.name
 
 
-def load_recipe_for(data: PreparedData, path: Path, overrides: Sequence[str]) -> Recipe:
-    """A complete recipe for this data."""
+def load_recipe_for(data: PreparedData, given: Path, overrides: Sequence[str]) -> Recipe:
+    """A complete recipe for this data, from a file or by the name of a shipped recipe."""
     source, target = data.text.source.vocabulary, data.text.target.vocabulary
-    return load_recipe(path, overrides, (len(source), len(target)), source == target)
+    return load_recipe(find_recipe(given), overrides, (len(source), len(target)), source == target)
 
 
-def load_recipe(path: Path, overrides: Sequence[str], vocab_size: tuple[int, int], shared_vocabulary: bool) -> Recipe:
+def load_recipe(
+    path: Traversable, overrides: Sequence[str], vocab_size: tuple[int, int], shared_vocabulary: bool
+) -> Recipe:
     """A complete recipe for data with these vocabularies."""
     source = Source(path)
     for assignment in overrides:
@@ -90,7 +94,7 @@ def load_recipe(path: Path, overrides: Sequence[str], vocab_size: tuple[int, int
     content = source.content
     problems.extend(Problem(str(key), f"not an option.{nearest(str(key), KEYS)}") for key in content if key not in KEYS)
     data = {
-        "name": content.get("name", path.stem),
+        "name": content.get("name", Path(path.name).stem),
         "system": content.get("system"),
         "model": model_data(content, vocab_size, shared_vocabulary, problems),
         "train": content.get("train", {}) or {},

@@ -17,29 +17,29 @@ Every = PositiveInt | Literal["epoch"]
 class TrainSettings(Settings):
     """A recipe's `train`."""
 
-    max_steps: PositiveInt = 8000
+    max_steps: PositiveInt = 8000  # updates at most
     batch_tokens: PositiveInt = 4096  # sentences × longest target, per rank and micro-batch
     accumulate: PositiveInt = 1  # micro-batches per update
-    optimizer: Literal["adam", "adamw"] = "adam"
-    betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)
+    optimizer: Literal["adam", "adamw"] = "adam"  # `adamw` for weight decay
+    betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)  # of Adam
     lr: PositiveFloat = 5e-4  # at its peak
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"  # after the warmup
     warmup: NonNegativeInt = 4000  # steps from 1e-7 to `lr`
-    label_smoothing: Rate = 0.1
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    clip_norm: PositiveFloat | None = None
+    label_smoothing: Rate = 0.1  # mass spread over the vocabulary
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0  # `adamw` only
+    clip_norm: PositiveFloat | None = None  # the largest norm of an update's gradient
     encoder_l2: PositiveFloat | None = None  # λ·W on the gradient of encoder matrices (MSC at 72 layers)
-    seed: NonNegativeInt = 1
-    save_every: Every = 500
-    validate_every: Every = 500
-    log_every: PositiveInt = 50
+    seed: NonNegativeInt = 1  # of weights, dropout and order
+    save_every: Every = 500  # steps, or `epoch`
+    validate_every: Every = 500  # steps, or `epoch`
+    log_every: PositiveInt = 50  # steps between log lines
     gradients_every: PositiveInt = 100  # gradient norm of every encoder layer
-    keep_last: PositiveInt = 10
+    keep_last: PositiveInt = 10  # newest checkpoints to keep
     keep_best: PositiveInt = 1  # by validation
     patience: PositiveInt | None = 10  # validations without a better one
     bleu_sentences: NonNegativeInt = 0  # of the validation data, translated at every validation
-    best_by: Literal["loss", "bleu"] = "loss"
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    best_by: Literal["loss", "bleu"] = "loss"  # what makes a checkpoint the best
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # `auto`: fp32 on a CPU, 16 bits on a GPU
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of a moving average of the weights
     gradient_checkpointing: bool = False  # recompute encoder layers in the backward pass: less memory, more time
     compile: bool = False  # torch.compile
@@ -60,8 +60,8 @@ class TrainSettings(Settings):
 class DecodeSettings(Settings):
     """A recipe's `decode`."""
 
-    beam: PositiveInt = 5
-    lenpen: float = 1.0
+    beam: PositiveInt = 5  # hypotheses kept at every step
+    lenpen: float = 1.0  # score = Σ log p / (length incl. eos)^lenpen
 
 
 class Recipe(Settings):

@@ -20,7 +20,7 @@ class AggregationSettings(BridgeSettings):
     """`type: aggregation`."""
 
     type: Literal["aggregation"] = "aggregation"
-    mode: Literal["iterative", "hierarchical"] = "iterative"
+    mode: Literal["iterative", "hierarchical"] = "iterative"  # a chain over layers, or a tree over pairs
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """There must be layers to merge, in pairs for the hierarchical mode."""

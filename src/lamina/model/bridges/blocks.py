@@ -22,7 +22,7 @@ class BlocksSettings(BridgeSettings):
     """`type: blocks`. Without sizes of its own it takes the encoder's blocks, or equal ones."""
 
     type: Literal["blocks"] = "blocks"
-    blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None
+    blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # layers of each
 
     def sizes(self, model: ModelConfig) -> tuple[int, ...]:
         """M_1..M_N; N is the decoder's depth."""

@@ -20,7 +20,7 @@ class CollaborativeSettings(BridgeSettings):
     """`type: collaborative`. `fusion` says how the decoder joins the two streams."""
 
     type: Literal["collaborative"] = "collaborative"
-    fusion: Fusion = "gate"
+    fusion: Fusion = "gate"  # a gate per dimension, or addition
 
     streams: ClassVar[int] = 2
     reads_contexts: ClassVar[bool] = True

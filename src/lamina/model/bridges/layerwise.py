@@ -20,7 +20,7 @@ class LayerwiseSettings(BridgeSettings):
     """`type: layerwise`. Imports norm only the last layer of a pre-norm stack; new models norm each."""
 
     type: Literal["layerwise"] = "layerwise"
-    norms: Literal["each", "last"] = "each"
+    norms: Literal["each", "last"] = "each"  # of a pre-norm stack; `last` for imports only
 
     @property
     def reads_top(self) -> bool:

@@ -34,9 +34,9 @@ class MscSettings(EncoderSettings):
     type: Literal["msc"] = "msc"
     layers: PositiveInt
     blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # None: equal blocks
-    fusion: Fusion = "gate"
-    cell: Literal["gru", "ffn"] = "gru"
-    context_attention: bool = True
+    fusion: Fusion = "gate"  # of self-attention and context attention
+    cell: Literal["gru", "ffn"] = "gru"  # makes C^n of C^{n-1} and B^n
+    context_attention: bool = True  # whether layers attend to C^{n-1}
 
     makes_contexts: ClassVar[bool] = True
 

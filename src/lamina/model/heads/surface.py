@@ -55,8 +55,8 @@ class SurfaceSettings(HeadSettings):
     renormalise: bool = False  # `hard` only: make the probabilities sum to 1
     ffn: bool = True  # g, one feed-forward network for both sides
     linear: bool = False  # Wt and Ws
-    reader: Literal["attention", "mean", "max"] = "attention"
-    reader_heads: PositiveInt = 1
+    reader: Literal["attention", "mean", "max"] = "attention"  # how the surface states are read
+    reader_heads: PositiveInt = 1  # of the reader `attention`
     layer: PositiveInt | None = None  # the decoder layer that queries, from 1; None is the top one
     pool_from_id: PositiveInt | None = None  # imports only: pooling skips smaller ids, as the release does
 

@@ -1,0 +1,93 @@
+"""Where the decoder looks while it writes (Wei et al. 2020, Figure 4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lamina.analysis.finding import Cell, Finding, Picture
+from lamina.analysis.maps import Labels, heat_map
+from lamina.errors import UsageError
+from lamina.model.heads.surface import SurfaceHead
+from lamina.model.heads.surface_readers import AttentionReader
+from lamina.model.seq2seq import Seq2Seq
+from lamina.runs import load_run
+from lamina.search.settings import SearchSettings
+from lamina.translation import Translator
+
+READING = (
+    "How much of each target token's attention falls on each source token (a row of a map adds up to 1). Wei et al. "
+    "(2020, Figure 4) look at the topmost decoder layer: a shallow model scatters where a deep one finds the words "
+    "that it is about to translate. MSC has a stream for the block's states and one for its context; "
+    "SurfaceFusion's own reader looks at the source embedding."
+)
+STREAMS = ("states", "context")
+
+
+def analyze_attention(run: Path, source: str, target: str | None = None, checkpoint: str = "best") -> Finding:
+    """Maps of every layer, averaged over heads, of the top layer's heads, and of the surface reader."""
+    loaded = load_run(run, checkpoint)
+    model = loaded.model.eval()
+    translator = Translator([model], loaded.text)
+    ids = translator.encode([source])[0][0]
+    if len(ids) <= 1:
+        raise UsageError("The source is blank; give a sentence with --source.")
+    written = (
+        loaded.text.target.encode([target])[0]
+        if target
+        else translator.translate_ids([ids], SearchSettings())[0].tokens
+    )
+    columns = [loaded.text.source.vocabulary.symbols[token] for token in ids]
+    rows = [loaded.text.target.vocabulary.symbols[token] for token in written]
+    source_1S, prefix_1T = torch.tensor([ids]), torch.tensor([[model.start_id, *written[:-1]]])
+    labels = Labels(rows, columns, "target", "source", "attention")
+    pictures, cells, data = [], [], []
+    for name, caption, weights_TS in maps(model, source_1S, prefix_1T):
+        values = weights_TS.tolist()
+        pictures.append(Picture(name, heat_map(values, labels), caption))
+        best: list[tuple[Cell, ...]] = [
+            (name, rows[t], columns[int(row.argmax())], float(row.max())) for t, row in enumerate(weights_TS)
+        ]
+        cells += best
+        data.append({"map": name, "weights": values, "alignment": [int(row.argmax()) for row in weights_TS]})
+    head = ("map", "target token", "looks most at", "weight")
+    content = {"run": str(run), "source": columns, "target": rows, "maps": data}
+    return Finding("attention", "Attention to the source", READING, pictures, head, cells, content)
+
+
+def maps(model: Seq2Seq, source_1S: Tensor, prefix_1T: Tensor) -> list[tuple[str, str, Tensor]]:
+    """Name, caption and weights (T, S) of every map."""
+    with torch.inference_mode():
+        layers = model.attention(source_1S, prefix_1T)
+        surface_HTS = surface_attention(model, source_1S, prefix_1T)
+    found: list[tuple[str, str, Tensor]] = []
+    for number, streams in reversed(list(enumerate(layers, 1))):
+        for stream, weights_1HTS in zip(STREAMS, streams, strict=False):
+            which = f"-{stream}" if len(streams) > 1 else ""
+            what = f", {stream} stream" if which else ""
+            caption = f"Decoder layer {number}{what}, averaged over {weights_1HTS.shape[1]} heads."
+            found.append((f"layer{number}{which}", caption, weights_1HTS[0].mean(dim=0)))
+            if number == len(layers):
+                found += [
+                    (f"layer{number}{which}-head{head}", f"Decoder layer {number}{what}, head {head}.", weights_TS)
+                    for head, weights_TS in enumerate(weights_1HTS[0], 1)
+                ]
+    if surface_HTS is not None:
+        found.append(("surface", "SurfaceFusion's reader of the source embedding.", surface_HTS.mean(dim=0)))
+    return found
+
+
+def surface_attention(model: Seq2Seq, source_1S: Tensor, prefix_1T: Tensor) -> Tensor | None:
+    """The surface reader's weights (H, T, S), where there is one that attends."""
+    if not isinstance(model.head, SurfaceHead) or not isinstance(model.head.reader, AttentionReader):
+        return None
+    attention = model.head.reader.attention
+    attention.watched = []
+    try:
+        memory = model.remember(source_1S)
+        model.head.sides(model.decode(prefix_1T, memory), memory.head)
+        return attention.watched[0][0]
+    finally:
+        attention.watched = None

@@ -1,0 +1,87 @@
+"""Whether depth helps or harms: scores on training and validation pairs by depth (Wei et al. 2020, Figure 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from sacrebleu.metrics.bleu import BLEU
+
+from lamina.analysis.axes import Axis
+from lamina.analysis.charts import Series, line_chart
+from lamina.analysis.finding import Finding, Picture, label_runs
+from lamina.corpus.prepared import PreparedData, Split
+from lamina.errors import DataError
+from lamina.runs import load_run
+from lamina.search.settings import SearchSettings
+from lamina.translation import Translator, other_vocabulary
+
+READING = (
+    "BLEU of models of several depths on pairs that they were trained on and on the validation set. Wei et al. "
+    "(2020, Figure 2): deep plain encoders score lower than shallower ones already on training pairs, so that "
+    "overfitting is not the reason; MSC gains with depth on both."
+)
+
+
+def analyze_degradation(runs: Sequence[Path], data: Path, sentences: int = 500, seed: int = 1) -> Finding:
+    """Decode a fixed random sample of training pairs and the first validation pairs with every run."""
+    prepared = PreparedData(data)
+    samples = {
+        name: sample(prepared.split(name), sentences, seed if name == "train" else None) for name in ("train", "valid")
+    }
+    rows = []
+    for name, run in zip(label_runs(runs), runs, strict=True):
+        loaded = load_run(run)
+        if other_vocabulary(loaded.text, prepared.text):
+            raise DataError(f"{run}: its vocabulary is not that of {data}; give the data it was trained on.")
+        translator = Translator([loaded.model.eval()], loaded.text)
+        scores = {split: measure(translator, pairs) for split, pairs in samples.items()}
+        config = loaded.model.config
+        kind = family(config.encoder.type, config.norm)
+        rows += [(name, kind, config.encoder.layers, split, bleu, loss) for split, (bleu, loss) in scores.items()]
+    pictures = [
+        draw(rows, column, label, name)
+        for column, label, name in ((4, "BLEU", "bleu"), (5, "loss (nats per token)", "loss"))
+    ]
+    head = ("run", "encoder", "layers", "pairs", "BLEU", "loss")
+    content = {"sentences": sentences, "runs": [dict(zip(head, row, strict=True)) for row in rows]}
+    return Finding("degradation", "Scores against depth", READING, pictures, head, rows, content)
+
+
+def family(encoder: str, norm: str) -> str:
+    """What runs of several depths have in common."""
+    return f"plain ({norm}-norm)" if encoder == "stack" else f"{encoder} ({norm}-norm)"
+
+
+def sample(split: Split, count: int, seed: int | None) -> list[tuple[list[int], list[int]]]:
+    """So many pairs at random, or the first ones."""
+    numbers = torch.arange(len(split))
+    if seed is not None:
+        numbers = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))
+    return [(source.tolist(), target.tolist()) for source, target in (split[int(number)] for number in numbers[:count])]
+
+
+def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[float, float]:
+    """BLEU of beam search, and the loss per target token."""
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    decode = translator.text.target.decode
+    outputs = [decode(each.tokens) for each in translator.translate_ids(sources, SearchSettings())]
+    total = sum(each.log_prob for each in translator.rescore(sources, targets, lenpen=1.0))
+    bleu = BLEU().corpus_score(outputs, [[decode(target) for target in targets]]).score
+    return float(bleu), -total / sum(map(len, targets))
+
+
+def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, name: str) -> Picture:
+    """A line for each family and split."""
+    keys = sorted({(row[1], row[3]) for row in rows})
+    series = [
+        Series(
+            f"{encoder}, {'training' if split == 'train' else 'validation'}",
+            sorted((row[2], float(row[column])) for row in rows if (row[1], row[3]) == (encoder, split)),
+        )
+        for encoder, split in keys
+    ]
+    x = Axis.over("encoder layers", [row[2] for row in rows])
+    y = Axis.over(label, [float(row[column]) for row in rows])
+    return Picture(name, line_chart(series, x, y, "family"), f"{label} by encoder depth.")

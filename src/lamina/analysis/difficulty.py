@@ -1,0 +1,102 @@
+"""How hard each test sentence is, and who translates the hard ones (Wei et al. 2020, Eq. 14–15, Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, pstdev
+
+from sacrebleu.metrics.bleu import BLEU
+
+from lamina.analysis.axes import Axis
+from lamina.analysis.charts import bar_chart
+from lamina.analysis.finding import Finding, Picture, label_runs
+from lamina.errors import DataError
+from lamina.runs import load_run
+from lamina.training.checkpoint import Checkpoints
+from lamina.translation import Translator, load
+
+PARTS = ("simple", "ordinary", "difficult", "challenging")
+READING = (
+    "A sentence's difficulty is the mean of its loss over a run's last checkpoints plus the standard deviation (Wei "
+    "et al. 2020, Eq. 14–15; the loss is summed over target tokens and the end mark, without smoothing). The test "
+    "set is cut into four equal parts from simple to challenging. The paper's claim (Figure 3): on simple sentences "
+    "all are nearly equal, and deep MSC gains more the harder they are."
+)
+
+
+def difficulties(losses: Sequence[Sequence[float]]) -> list[float]:
+    """Mean + population standard deviation over checkpoints, for every sentence; `losses` has a row per checkpoint."""
+    return [fmean(each) + pstdev(each) for each in zip(*losses, strict=True)]
+
+
+def cut(scores: Sequence[float], parts: int = len(PARTS)) -> list[list[int]]:
+    """Sentence numbers in equal parts, the easiest first; what does not divide goes to the first ones."""
+    order = sorted(range(len(scores)), key=lambda number: (scores[number], number))
+    size, more = divmod(len(order), parts)
+    starts = [part * size + min(part, more) for part in range(parts + 1)]
+    return [order[starts[part] : starts[part + 1]] for part in range(parts)]
+
+
+def losses_of(run: Path, steps: Sequence[int], sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+    """−log p of every target under each of a run's checkpoints."""
+    rows = []
+    for step in steps:
+        loaded = load_run(run, step)
+        translator = Translator([loaded.model.eval()], loaded.text)
+        ids = translator.encode(sources)[0], loaded.text.target.encode(targets)
+        rows.append([-each.log_prob for each in translator.rescore(*ids, lenpen=1.0)])
+    return rows
+
+
+def analyze_difficulty(
+    runs: Sequence[Path], checkpoints: int, sources: Sequence[str], references: Sequence[str]
+) -> tuple[Finding, list[list[int]]]:
+    """The parts by the first run's checkpoints, and BLEU of every run on each of them."""
+    steps = Checkpoints(runs[0] / "checkpoints").steps()[-checkpoints:]
+    if len(steps) < checkpoints:
+        raise DataError(
+            f"{runs[0]}: has {len(steps)} checkpoints, but {checkpoints} are asked for; train it with "
+            f"`train.keep_last={checkpoints}` or more, or ask for fewer with --checkpoints."
+        )
+    if len(sources) < len(PARTS):
+        raise DataError(f"There must be at least {len(PARTS)} test sentences, but there are {len(sources)}.")
+    scores = difficulties(losses_of(runs[0], steps, sources, references))
+    parts = cut(scores)
+    names = label_runs(runs)
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        outputs = [each.text for each in load(run).translate(sources)]
+        for part, numbers in zip(PARTS, parts, strict=True):
+            chosen = [outputs[number] for number in numbers], [[references[number] for number in numbers]]
+            hardness = fmean(scores[number] for number in numbers)
+            rows.append((name, part, len(numbers), hardness, float(BLEU().corpus_score(*chosen).score)))
+    series = [(name, [row[4] for row in rows if row[0] == name]) for name in names]
+    values = [row[4] for row in rows]
+    drawing = bar_chart(PARTS, series, Axis.over("BLEU", values, zero=True), "part of the test set")
+    data = {
+        "checkpoints": steps,
+        "difficulty": scores,
+        "parts": [
+            {"run": row[0], "part": row[1], "sentences": row[2], "difficulty": row[3], "bleu": row[4]} for row in rows
+        ],
+    }
+    finding = Finding(
+        "difficulty",
+        "BLEU from simple to challenging sentences",
+        READING,
+        [Picture("bleu", drawing, f"Parts by the difficulty for {names[0]} over {len(steps)} checkpoints.")],
+        ("run", "part", "sentences", "mean difficulty", "BLEU"),
+        rows,
+        data,
+    )
+    return finding, parts
+
+
+def write_parts(folder: Path, parts: Sequence[Sequence[int]], sources: Sequence[str], targets: Sequence[str]) -> None:
+    """`test.src.part0` to `test.tgt.part3`, the easiest first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, numbers in enumerate(parts):
+        for side, lines in (("src", sources), ("tgt", targets)):
+            text = "".join(f"{lines[number]}\n" for number in numbers)
+            (folder / f"test.{side}.part{part}").write_text(text, encoding="utf-8")

@@ -1,0 +1,123 @@
+"""How close the embeddings of words that translate each other are (Liu et al. 2021, the analysis of embeddings)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lamina.analysis.axes import Axis
+from lamina.analysis.charts import Series, bar_chart, line_chart
+from lamina.analysis.finding import Finding, Picture, label_runs
+from lamina.errors import DataError, UsageError
+from lamina.model.seq2seq import Seq2Seq
+from lamina.runs import Loaded, load_run
+
+RANDOM_PAIRS = 2000
+READING = (
+    "The cosine between the embeddings of source and target words that are aligned, against random pairs of the "
+    "same words; and the singular values of the target embedding matrix, the largest set to 1. Liu et al. (2021) "
+    "claim that SurfaceFusion learns more expressive bilingual embeddings: a higher cosine of aligned pairs, and a "
+    "slower fall of the spectrum (more directions are used)."
+)
+Pair = tuple[int, int]
+
+
+def analyze_embeddings(
+    runs: Sequence[Path], pairs: Sequence[tuple[str, str]], *, dictionary: bool = False, least: int = 2, seed: int = 1
+) -> Finding:
+    """Of runs side by side; `pairs` are sentences to align by attention or, with `dictionary`, words."""
+    names = label_runs(runs)
+    rows, spectra = [], []
+    for name, run in zip(names, runs, strict=True):
+        loaded = load_run(run)
+        model = loaded.model.eval()
+        words = given_words(loaded, pairs) if dictionary else aligned_words(loaded, pairs, least)
+        if len(words) < 2:
+            raise DataError(
+                f"{run}: only {len(words)} pairs of words are aligned and in the vocabulary; give more with --pairs."
+            )
+        close, far = cosines(model, words), cosines(model, shuffled(words, seed))
+        rows.append((name, len(words), float(close.mean()), float(far.mean()), float(close.mean() - far.mean())))
+        spectra.append(Series(name, list(enumerate(spectrum(model.target_embedding.tokens.weight), 1))))
+    y = Axis.over("mean cosine", [value for row in rows for value in row[2:4]], zero=True)
+    bars = bar_chart(names, [("aligned", [row[2] for row in rows]), ("random", [row[3] for row in rows])], y, "run")
+    points = [point for each in spectra for point in each.points]
+    x = Axis.over("singular value, by rank", [rank for rank, _ in points])
+    falls = line_chart(spectra, x, Axis.over("share of the largest", [value for _, value in points], log=True))
+    keys = ("run", "pairs", "aligned", "random", "difference")
+    return Finding(
+        "embeddings",
+        "Bilingual embeddings",
+        READING,
+        [
+            Picture("cosine", bars, "Cosine of source and target embeddings."),
+            Picture("spectrum", falls, "Singular values of the target embedding matrix."),
+        ],
+        ("run", "pairs of words", "aligned", "random", "difference"),
+        rows,
+        {
+            "cosine": [dict(zip(keys, row, strict=True)) for row in rows],
+            "spectrum": {each.name: [value for _, value in each.points] for each in spectra},
+        },
+    )
+
+
+def given_words(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
+    """Pairs of words of which each is one token."""
+    encoded = zip(
+        loaded.text.source.encode([source for source, _ in pairs]),
+        loaded.text.target.encode([target for _, target in pairs]),
+        strict=True,
+    )
+    return [(source[0], target[0]) for source, target in encoded if len(source) == len(target) == 2]
+
+
+def aligned_words(loaded: Loaded, pairs: Sequence[tuple[str, str]], least: int) -> list[Pair]:
+    """For each target token the source token it looks at most often, where that is so at least so many times.
+
+    The attention is the last decoder layer's, averaged over heads and streams.
+    """
+    sources = loaded.text.source.encode([source for source, _ in pairs])
+    targets = loaded.text.target.encode([target for _, target in pairs])
+    counts: Counter[Pair] = Counter()
+    for source, target in zip(sources, targets, strict=True):
+        prefix = torch.tensor([[loaded.model.start_id, *target[:-1]]])
+        with torch.inference_mode():
+            streams = loaded.model.attention(torch.tensor([source]), prefix)[-1]
+        looked_at = torch.stack(streams).mean(dim=(0, 2))[0, :-1, :-1]  # without the end marks
+        if looked_at.numel():
+            counts.update(
+                (source[place], token) for place, token in zip(looked_at.argmax(dim=1).tolist(), target, strict=False)
+            )
+    best: dict[int, Pair] = {}
+    for pair, count in counts.most_common():
+        if count >= least:
+            best.setdefault(pair[1], pair)
+    return list(best.values())
+
+
+def shuffled(words: Sequence[Pair], seed: int) -> list[Pair]:
+    """The same words, paired at random."""
+    draw = torch.Generator().manual_seed(seed)
+    picks = torch.randint(len(words), (2, RANDOM_PAIRS), generator=draw).tolist()
+    return [(words[a][0], words[b][1]) for a, b in zip(*picks, strict=True) if a != b]
+
+
+def cosines(model: Seq2Seq, words: Sequence[Pair]) -> Tensor:
+    """One for each pair."""
+    source, target = torch.tensor(list(words)).unbind(dim=1)
+    embeddings = model.source_embedding.tokens.weight, model.target_embedding.tokens.weight
+    if embeddings[0].shape[1] != embeddings[1].shape[1]:
+        raise UsageError("Source and target embeddings have different sizes.")
+    return F.cosine_similarity(embeddings[0][source], embeddings[1][target]).detach()
+
+
+def spectrum(weight_VD: Tensor) -> list[float]:
+    """Singular values of a matrix, the largest set to 1."""
+    values = torch.linalg.svdvals(weight_VD.detach().float())
+    return (values / values[0]).tolist()

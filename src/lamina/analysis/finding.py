@@ -1,0 +1,78 @@
+"""What an analysis gives: pictures to look at, a table to read, numbers to compute with."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lamina.analysis.page import figure, page, paragraph, section, side_by_side, table
+from lamina.files import write_text
+
+Cell = str | int | float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An SVG with a name for its file and a sentence on what it shows."""
+
+    name: str
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One analysis of one or more runs."""
+
+    name: str
+    title: str
+    reading: str  # what the paper claims, and how to read the pictures
+    pictures: Sequence[Picture]
+    head: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    data: dict[str, Any]
+
+    def write(self, folder: Path) -> list[Path]:
+        """NAME.html with everything, and beside it NAME.json, NAME.csv and the pictures."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"{self.name}.{kind}" for kind in ("html", "json", "csv")]
+        write_text(paths[0], page(self.title, [paragraph(self.reading), *self.parts()]))
+        write_text(paths[1], json.dumps(self.data, indent=1, ensure_ascii=False) + "\n")
+        with paths[2].open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([self.head, *self.rows])
+        for picture in self.pictures:
+            paths.append(folder / f"{self.name}-{picture.name}.svg")
+            write_text(paths[-1], picture.svg)
+        return paths
+
+    def parts(self) -> list[str]:
+        """For a page: the pictures, and the table if it is not too long to read."""
+        pictures = side_by_side([figure(picture.svg, picture.caption) for picture in self.pictures])
+        short = self.rows if len(self.rows) <= 80 else []
+        return [pictures, *([table(self.head, self.texts(short))] if short else [])]
+
+    def texts(self, rows: Sequence[tuple[Cell, ...]]) -> list[tuple[str, ...]]:
+        """Rows as words, numbers with four digits that matter."""
+        return [tuple(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row) for row in rows]
+
+    def as_section(self) -> str:
+        """For a page about more than this."""
+        return section(self.title, paragraph(self.reading, "soft"), *self.parts())
+
+
+def label_runs(runs: Sequence[Path]) -> list[str]:
+    """Short names that differ: the folder's own, or with as many of its parents as it takes."""
+    for depth in range(1, 8):
+        names = ["/".join(run.resolve().parts[-depth:]) for run in runs]
+        if len(set(names)) == len(names):
+            return names
+    return [str(run) for run in runs]
+
+
+def file_name(label: str) -> str:
+    """A run's label as part of a file's name."""
+    return "".join(letter if letter.isalnum() else "-" for letter in label).strip("-")

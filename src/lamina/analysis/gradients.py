@@ -1,0 +1,43 @@
+"""The gradient norm of every encoder layer over training (Wei et al. 2020, Figure 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from lamina.analysis.axes import Axis
+from lamina.analysis.charts import Series, line_chart
+from lamina.analysis.finding import Finding, Picture, file_name, label_runs
+from lamina.analysis.records import read_records
+
+READING = (
+    "The norm of the loss's gradient in the parameters of each encoder layer, as recorded while training. Wei et "
+    "al. (2020, Figure 5) show that MSC balances it between bottom and top layers. Lines that stay together mean "
+    "that all layers learn; lines that fan out over decades mean that some hardly do, or far too much."
+)
+
+
+def analyze_gradients(runs: Sequence[Path]) -> Finding:
+    """From the records of runs, side by side on the same axes."""
+    names = label_runs(runs)
+    taken = {name: read_records(run).gradients() for name, run in zip(names, runs, strict=True)}
+    x = Axis.over("training step", [step for each in taken.values() for step, _ in each], zero=True)
+    y = Axis.over("gradient norm", [norm for each in taken.values() for _, norms in each for norm in norms], log=True)
+    rows = []
+    pictures = []
+    for name, each in taken.items():
+        by_layer = list(zip(*(norms for _, norms in each), strict=True))
+        steps = [step for step, _ in each]
+        series = [
+            Series(f"layer {number}", list(zip(steps, norms, strict=True))) for number, norms in enumerate(by_layer, 1)
+        ]
+        pictures.append(
+            Picture(
+                file_name(name), line_chart(series, x, y, "encoder layer"), f"{name}: {len(series)} encoder layers."
+            )
+        )
+        rows += [(name, number, norms[0], median(norms), norms[-1]) for number, norms in enumerate(by_layer, 1)]
+    data = {name: [{"step": step, "norms": norms} for step, norms in each] for name, each in taken.items()}
+    head = ("run", "layer", "first", "median", "last")
+    return Finding("gradients", "Gradient norm of every encoder layer", READING, pictures, head, rows, data)

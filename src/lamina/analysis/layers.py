@@ -1,0 +1,154 @@
+"""What a model has learned about layers: mixing weights and gates (Liu et al. 2021, Figure 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from lamina.analysis.axes import Axis
+from lamina.analysis.charts import bar_chart
+from lamina.analysis.finding import Finding, Picture
+from lamina.analysis.maps import Labels, heat_map
+from lamina.errors import UsageError
+from lamina.model.bridges.transparent import TransparentBridge
+from lamina.model.heads.surface import SurfaceHead
+from lamina.model.layers.dlcl import DlclWiring
+from lamina.model.layers.fusion import GatedFusion
+from lamina.model.seq2seq import Seq2Seq
+from lamina.runs import load_run
+from lamina.translation import Translator
+
+READING = (
+    "The weights with which layers are mixed, and how far gates are open. Liu et al. (2021, Figure 1): the "
+    "uppermost decoder layer gives the embedding layer the largest weight. A gate near 1 takes the layer's own "
+    "attention, near 0 the context's (MSC); SurfaceFusion's gate is the share of the target side."
+)
+Row = tuple[str, str, str, float]
+Table = tuple[Picture, list[Row]]
+Matrix = Sequence[Sequence[float]]
+
+
+def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint: str = "best") -> Finding:
+    """Everything of the kind that a model has; gates depend on text, and are averaged over these pairs."""
+    loaded = load_run(run, checkpoint)
+    model = loaded.model.eval()
+    found = [*mixing(model), *wirings(model)]
+    with watched_gates(model) as there:
+        gated = any(there.values())
+    if gated:
+        if not pairs:
+            raise UsageError(f"{run}: its gates depend on text; give some with --test SRC TGT.")
+        found += gates(model, Translator([model], loaded.text), pairs)
+    if not found:
+        config = model.config
+        raise UsageError(
+            f"{run}: `{config.encoder.type}` × `{config.bridge.type}` × `{config.head.type}` has no layer weights or "
+            "gates; train `transparent`, `fine-grained`, `dlcl`, `msc`, or `surface-fusion` with a learned gate."
+        )
+    rows = [row for _, each in found for row in each]
+    head = ("what", "reader", "layer", "weight")
+    data = {"run": str(run), "weights": [dict(zip(head, row, strict=True)) for row in rows]}
+    return Finding("layers", "Layer weights and gates", READING, [picture for picture, _ in found], head, rows, data)
+
+
+def mixing(model: Seq2Seq) -> Iterator[Table]:
+    """`transparent` and `fine_grained`: decoder layers over encoder layers, averaged over dimensions."""
+    bridge = model.bridge
+    if not isinstance(bridge, TransparentBridge):
+        return
+    weights_JL = bridge.weights().detach()
+    weights_LJ = (weights_JL.mean(dim=2) if weights_JL.dim() == 3 else weights_JL).t().tolist()
+    first = ["embedding"] if bridge.embedding is not None else []
+    rows = [*first, *(str(layer) for layer in range(1, len(weights_LJ) + 1 - len(first)))]
+    columns = [str(layer) for layer in range(1, len(weights_LJ[0]) + 1)]
+    labels = Labels(rows, columns, "encoder layer", "decoder layer", "weight")
+    caption = f"What each decoder layer reads (uniform would be {1 / len(rows):.2f})."
+    yield Picture("mixing", heat_map(weights_LJ, labels), caption), _rows("mixing", weights_LJ, rows, columns)
+
+
+def wirings(model: Seq2Seq) -> Iterator[Table]:
+    """DLCL: what each layer reads of all below it."""
+    for side in ("encoder", "decoder"):
+        wiring = getattr(getattr(model, side), "wiring", None)
+        if not isinstance(wiring, DlclWiring):
+            continue
+        read = [row.detach().tolist() for row in wiring.rows]
+        size = len(read)
+        below = [[row[k] if k < len(row) else float("nan") for row in read] for k in range(size)]
+        rows = ["input", *(str(layer) for layer in range(1, size))]
+        columns = [*(str(layer) for layer in range(1, size)), "out"]
+        labels = Labels(rows, columns, "layer that is read", "layer that reads", "weight")
+        picture = Picture(f"dlcl-{side}", heat_map(below, labels, around_zero=True), f"The {side}'s combinations.")
+        yield picture, _rows(f"dlcl {side}", below, rows, columns)
+
+
+def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str]]) -> Iterator[Table]:
+    """MSC's and SurfaceFusion's gates, averaged over positions and dimensions."""
+    text = translator.text
+    with watched_gates(model) as seen:
+        for source, target in pairs:  # one at a time: padding has gates too
+            translator.rescore(text.source.encode([source]), text.target.encode([target]), lenpen=1.0)
+    for side, values in seen.items():
+        names = [str(number) for number in range(1, len(values) + 1)]
+        means = [sum(total for total, _ in each) / sum(count for _, count in each) for each in values]
+        if means:
+            drawing = bar_chart(names, [("gate", means)], Axis("mean gate", 0, 1), f"{side} layer")
+            rows = [(f"{side} gate", name, "", mean) for name, mean in zip(names, means, strict=True)]
+            yield Picture(f"gates-{side}", drawing, f"Gates of the {side}, averaged over {len(pairs)} sentences."), rows
+
+
+Sums = list[list[tuple[float, int]]]  # for each gate, a sum and a count of every call
+
+
+@contextmanager
+def watched_gates(model: Seq2Seq) -> Iterator[dict[str, Sums]]:
+    """Every gate that is computed within the context."""
+    seen: dict[str, Sums] = {"encoder": [], "decoder": [], "head": []}
+    with ExitStack() as stack:
+        for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
+            for fusion in part.modules():
+                if isinstance(fusion, GatedFusion):
+                    seen[side].append([])
+                    hook = fusion.register_forward_hook(partial(_note, seen[side][-1]))
+                    stack.callback(hook.remove)
+        head = model.head
+        if isinstance(head, SurfaceHead) and head.constant_gate is None:
+            seen["head"].append([])
+            stack.enter_context(_watched_sides(head, seen["head"][-1]))
+        yield seen
+
+
+def _note(sums: list[tuple[float, int]], fusion: GatedFusion, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    gate = fusion.gate(*inputs)
+    sums.append((float(gate.sum()), gate.numel()))
+
+
+@contextmanager
+def _watched_sides(head: SurfaceHead, sums: list[tuple[float, int]]) -> Iterator[None]:
+    compute = head.sides
+
+    def noting(*arguments: Any) -> Any:
+        sides = compute(*arguments)
+        assert isinstance(sides.gate, Tensor)
+        sums.append((float(sides.gate.sum()), sides.gate.numel()))
+        return sides
+
+    head.sides = noting  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        del head.sides
+
+
+def _rows(what: str, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> list[Row]:
+    return [
+        (what, column, row, value)
+        for row, line in zip(rows, values, strict=True)
+        for column, value in zip(columns, line, strict=True)
+        if value == value
+    ]

@@ -1,0 +1,73 @@
+"""Coloured maps of matrices as SVG text: attention, layer weights, norms over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamina.analysis.axes import Axis
+from lamina.analysis.colours import AROUND_ZERO, RISING, is_dark, ramp
+from lamina.analysis.svg import LETTER, WIDTH, colour_bar, picture, rectangle, text
+
+TOP, RIGHT = 10, 96
+TALLEST = 640  # of all rows together, where that leaves each a few pixels
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The names of a map's rows and columns, and what these and its values are."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    row: str
+    column: str
+    value: str
+
+
+def heat_map(values: Sequence[Sequence[float]], labels: Labels, *, around_zero: bool = False, log: bool = False) -> str:
+    """A cell for each value, with its number where there is room."""
+    anchors: tuple[str, ...]
+    flat = [value for row in values for value in row if _there(value, log)]
+    if around_zero:
+        most = max(map(abs, flat), default=0.0) or 1.0
+        scale, anchors = Axis(labels.value, -most, most), AROUND_ZERO
+    else:
+        scale, anchors = Axis.over(labels.value, flat, log=log), RISING
+    left = 34 + LETTER * _longest(labels.rows)
+    wide = (WIDTH - left - RIGHT) / max(1, len(labels.columns))
+    tall = max(4.0, min(26.0, max(10.0, wide), TALLEST / max(1, len(labels.rows))))
+    floor = TOP + tall * len(labels.rows)
+    parts: list[str] = []
+    for r, row in enumerate(values):
+        for c, value in enumerate(row):
+            if not _there(value, log):
+                continue
+            colour = ramp(anchors, scale.share(value))
+            x, y = left + c * wide, TOP + r * tall
+            hint = f"{labels.rows[r]}, {labels.columns[c]}: {value:.4g}"
+            parts.append(rectangle(x, y, wide + 0.3, tall + 0.3, colour, hint))
+            if wide >= 34 and tall >= 14:
+                ink = "#fff" if is_dark(colour) else "#000"
+                parts.append(text(x + wide / 2, y + tall / 2 + 4, f"{value:.2g}", size=10, ink=ink))
+    named = range(0, len(labels.rows), max(1, math.ceil(13 / tall)))
+    parts.extend(text(left - 6, TOP + (r + 0.5) * tall + 4, labels.rows[r], "end") for r in named)
+    slanted = LETTER * _longest(labels.columns) + 4 > wide and any(not name.isdigit() for name in labels.columns)
+    needed = 14.0 if slanted else LETTER * _longest(labels.columns) + 8
+    for c in range(0, len(labels.columns), max(1, math.ceil(needed / wide))):
+        x = left + (c + 0.5) * wide
+        name = labels.columns[c]
+        parts.append(text(x + 4, floor + 12, name, "end", turn=-45) if slanted else text(x, floor + 16, name))
+    height = floor + (0.71 * LETTER * _longest(labels.columns) + 44 if slanted else 44)
+    parts.append(text(left + wide * len(labels.columns) / 2, height - 8, labels.column))
+    parts.append(text(14, (TOP + floor) / 2, labels.row, turn=-90))
+    parts.extend(colour_bar(scale, anchors, max(floor - TOP, 80.0)))
+    return picture(parts, max(height, 120.0))
+
+
+def _there(value: float, log: bool) -> bool:
+    return math.isfinite(value) and (value > 0 or not log)
+
+
+def _longest(names: Sequence[str]) -> int:
+    return max(map(len, names), default=1)

@@ -1,0 +1,83 @@
+"""A page in one HTML file: no outside requests, light and dark, for a phone and for paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #222; --soft: #666; --paper: #fff; --line: #8884; --accent: #0072b2; }
+@media (prefers-color-scheme: dark) { :root { --ink: #ddd; --soft: #999; --paper: #16181c; --accent: #56b4e9; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 64rem; padding: 1rem; font: 16px/1.5 system-ui, sans-serif; color: var(--ink);
+  background: var(--paper); }
+h1 { font-size: 1.7rem; margin: 0.5rem 0; } h2 { font-size: 1.2rem; margin: 2rem 0 0.5rem; }
+p, li { max-width: 46rem; } .soft { color: var(--soft); font-size: 0.9rem; }
+.wide { overflow-x: auto; } figure { margin: 0.5rem 0 1.5rem; } figcaption { color: var(--soft); font-size: 0.9rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.9rem 0.3rem 0; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 600; } td.number { text-align: right; }
+mark { background: #e69f0055; color: inherit; }
+dl { margin: 0; display: grid; grid-template-columns: max-content 1fr; gap: 0.1rem 1rem; } dd { margin: 0; }
+dt { color: var(--soft); font-size: 0.85rem; line-height: 1.75; }
+@media (max-width: 36rem) { dl { grid-template-columns: 1fr; } }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 0 1.5rem; }
+.pair { border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.6rem 0.9rem; margin: 0 0 0.8rem; }
+pre { overflow-x: auto; padding: 0.7rem; border: 1px solid var(--line); border-radius: 0.5rem; font-size: 0.85rem; }
+@media print { body { max-width: none; } h2 { break-after: avoid; } figure, .pair, tr { break-inside: avoid; } }
+"""
+
+
+def page(title: str, parts: Sequence[str]) -> str:
+    """The whole document."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="icon" href="data:,">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n"
+        + "\n".join([f"<h1>{escape(title)}</h1>", *parts])
+        + "\n</body></html>\n"
+    )
+
+
+def section(title: str, *parts: str) -> str:
+    """A heading and what belongs to it."""
+    return "\n".join([f"<h2>{escape(title)}</h2>", *parts])
+
+
+def paragraph(words: str, kind: str = "") -> str:
+    """Plain words."""
+    return f'<p class="{kind}">{escape(words)}</p>' if kind else f"<p>{escape(words)}</p>"
+
+
+def figure(drawing: str, caption: str) -> str:
+    """A picture with what it shows."""
+    return f'<figure><div class="wide">{drawing}</div><figcaption>{escape(caption)}</figcaption></figure>'
+
+
+def side_by_side(figures: Sequence[str]) -> str:
+    """Two in a row where there is room."""
+    return f'<div class="pictures">{"".join(figures)}</div>'
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Words to the left, numbers to the right."""
+    first = "".join(f"<th>{escape(each)}</th>" for each in head)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def code(words: str) -> str:
+    """As it is."""
+    return f"<pre>{escape(words)}</pre>"
+
+
+def definitions(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names, each with what it says; what it says is HTML."""
+    inner = "".join(f"<dt>{escape(name)}</dt><dd>{says}</dd>" for name, says in pairs)
+    return f'<div class="pair"><dl>{inner}</dl></div>'
+
+
+def _cell(words: str) -> str:
+    kind = ' class="number"' if words[:1] in "+-−0123456789" and words else ""
+    return f"<td{kind}>{escape(words)}</td>"

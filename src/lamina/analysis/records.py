@@ -1,0 +1,50 @@
+"""What a run wrote down while it trained."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lamina.errors import DataError
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Records:
+    """The lines of a run's `metrics.jsonl`."""
+
+    run: Path
+    lines: list[dict[str, Any]]
+
+    def curve(self, kind: str, key: str) -> Points:
+        """One number over steps."""
+        return [(line["step"], line[key]) for line in self.lines if line["kind"] == kind and key in line]
+
+    def gradients(self) -> list[tuple[int, list[float]]]:
+        """The gradient norm of every encoder layer, at each step where it was taken."""
+        found = [(line["step"], line["encoder"]) for line in self.lines if line["kind"] == "gradients"]
+        if not found:
+            raise DataError(
+                f"{self.run}: has no gradient records; train it with `--set train.gradients_every=100` or less."
+            )
+        return found
+
+
+def read_records(run: Path) -> Records:
+    """Of a run folder; a later record of a step, written after a resume, takes the place of an earlier one."""
+    path = run / "metrics.jsonl"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: not found; {run} is not a run of `lamina train`.") from error
+    newest: dict[tuple[str, int], dict[str, Any]] = {}
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # the last line of a run that was killed while writing it
+        newest[record["kind"], record["step"]] = record
+    return Records(run, sorted(newest.values(), key=lambda record: record["step"]))

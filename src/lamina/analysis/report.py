@@ -1,0 +1,76 @@
+"""One page about one or more runs: scores, examples, curves, every figure that applies, recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from lamina.analysis.attention import analyze_attention
+from lamina.analysis.finding import Finding, label_runs
+from lamina.analysis.gradients import analyze_gradients
+from lamina.analysis.layers import analyze_layers
+from lamina.analysis.masking import analyze_masking
+from lamina.analysis.page import code, page, paragraph, section
+from lamina.analysis.records import read_records
+from lamina.analysis.sections import Outputs, curve_section, example_section, score_section
+from lamina.errors import LaminaError
+from lamina.files import write_text
+from lamina.scoring.compare import compare_outputs
+from lamina.scoring.protocol import Gold
+from lamina.translation import load
+
+SHOWN = 6
+Test = tuple[list[str], list[str]]  # sources and references
+
+
+def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
+    """Everything that the runs and the test set allow; what does not apply is said at the end."""
+    names = label_runs(runs)
+    missing: list[str] = []
+    parts: list[str] = []
+    if test is not None:
+        parts += scored(names, runs, test)
+    parts.append(curve_section({name: read_records(run) for name, run in zip(names, runs, strict=True)}))
+    for finding in findings(runs, test, missing):
+        parts.append(finding.as_section())
+    for name, run in zip(names, runs, strict=True):
+        recipe = run / "recipe.yaml"
+        if recipe.is_file():
+            parts.append(section(f"Recipe of {name}", code(recipe.read_text(encoding="utf-8"))))
+    if missing:
+        parts.append(section("Left out", *(paragraph(line, "soft") for line in missing)))
+    write_text(path, page(", ".join(names), parts))
+
+
+def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:
+    """Scores with significance and examples; a single run is compared with nothing."""
+    sources, references = test
+    outputs = {
+        name: [each.text for each in load(run).translate(sources)] for name, run in zip(names, runs, strict=True)
+    }
+    if len(runs) > 1:
+        yield score_section(
+            compare_outputs(names, list(outputs.values()), Gold([references], sources, False, ["test"]))
+        )
+    yield example_section(Outputs(sources, references, dict(zip(names, outputs, strict=True))), SHOWN)
+
+
+def findings(runs: Sequence[Path], test: Test | None, missing: list[str]) -> Iterator[Finding]:
+    """Each analysis that applies; why another does not is added to `missing`."""
+    attempts: list[Callable[[], Finding]] = [lambda: analyze_gradients(runs)]
+    for run in runs:
+        pairs = list(zip(*test, strict=True))[:200] if test else []
+        attempts.append(lambda run=run, pairs=pairs: analyze_layers(run, pairs))  # type: ignore[misc]
+        if test is not None:
+            attempts.append(lambda run=run: analyze_masking(run, *test))  # type: ignore[misc]
+            attempts.append(lambda run=run: analyze_attention(run, shortest(test[0])))  # type: ignore[misc]
+    for attempt in attempts:
+        try:
+            yield attempt()
+        except LaminaError as error:
+            missing.append(str(error))
+
+
+def shortest(sources: Sequence[str]) -> str:
+    """Of those with at least five words, so that a map is neither trivial nor too large."""
+    return min((line for line in sources if len(line.split()) >= 5), key=len, default=sources[0])

@@ -1,0 +1,212 @@
+"""`lamina analyze`: the papers' figures from any run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lamina.errors import UsageError
+
+if TYPE_CHECKING:
+    from lamina.analysis.finding import Finding
+
+analyze = typer.Typer(no_args_is_help=True)
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, side by side.")]
+OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")]
+Test = Annotated[tuple[Path, Path], typer.Option("--test", metavar="SRC TGT", help="A test set: two parallel files.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default="RUN/analysis")]
+Checkpoint = Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")]
+
+
+@analyze.callback()
+def choose() -> None:
+    """Draw the papers' figures from any run, with the numbers beside them.
+
+    [bold]Examples[/bold]
+
+        lamina analyze gradients runs/plain runs/msc
+
+        lamina analyze report runs/plain runs/msc --test test.en test.de
+    """
+
+
+@analyze.command("gradients")
+def gradients(runs: Runs, out: Out = None) -> None:
+    """Gradient norm of every encoder layer over training (Wei et al. 2020, Figure 5).
+
+    [bold]Example[/bold]
+
+        lamina analyze gradients runs/plain runs/msc
+    """
+    from lamina.analysis.gradients import analyze_gradients
+
+    finish(analyze_gradients(runs), runs, out)
+
+
+@analyze.command("degradation")
+def degradation(
+    runs: Runs,
+    data: Annotated[Path, typer.Option("--data", help="The data folder they were trained on.")],
+    sentences: Annotated[
+        int, typer.Option("--sentences", min=1, help="Training and validation pairs to decode.")
+    ] = 500,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which training pairs.")] = 1,
+    out: Out = None,
+) -> None:
+    """BLEU and loss on training and validation pairs against depth (Wei et al. 2020, Figure 2).
+
+    [bold]Example[/bold]
+
+        lamina analyze degradation runs/plain-4 runs/plain-24 runs/msc-24 --data data
+    """
+    from lamina.analysis.degradation import analyze_degradation
+
+    finish(analyze_degradation(runs, data, sentences, seed), runs, out)
+
+
+@analyze.command("difficulty")
+def difficulty(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The first one's checkpoints say what is hard.")],
+    test: Test,
+    checkpoints: Annotated[int, typer.Option("--checkpoints", min=1, help="So many of its last ones.")] = 5,
+    out: Out = None,
+) -> None:
+    """BLEU from simple to challenging sentences (Wei et al. 2020, Eq. 14-15, Figure 3).
+
+    [bold]Example[/bold]
+
+        lamina analyze difficulty runs/plain runs/msc --checkpoints 5 --test test.en test.de
+    """
+    from lamina.analysis.difficulty import analyze_difficulty, write_parts
+
+    sources, references = read_test(test)
+    finding, parts = analyze_difficulty(runs, checkpoints, sources, references)
+    folder = finish(finding, runs, out)
+    write_parts(folder / "parts", parts, sources, references)
+
+
+@analyze.command("attention")
+def attention(
+    run: OneRun,
+    source: Annotated[str, typer.Option("--source", help="A sentence.")],
+    target: Annotated[
+        str | None, typer.Option("--target", help="Its translation.", show_default="the model's own")
+    ] = None,
+    checkpoint: Checkpoint = "best",
+    out: Out = None,
+) -> None:
+    """Where the decoder looks: every layer, the top layer's heads, both streams of MSC, the surface reader.
+
+    [bold]Example[/bold]
+
+        lamina analyze attention runs/first --source "A dog runs."
+    """
+    from lamina.analysis.attention import analyze_attention
+
+    finish(analyze_attention(run, source, target, checkpoint), [run], out)
+
+
+@analyze.command("layers")
+def layers(
+    run: OneRun,
+    test: Annotated[
+        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Text for gates, which depend on it.")
+    ] = None,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Of that text.")] = 200,
+    checkpoint: Checkpoint = "best",
+    out: Out = None,
+) -> None:
+    """Learned layer weights and gates (Liu et al. 2021, Figure 1).
+
+    [bold]Examples[/bold]
+
+        lamina analyze layers runs/fine-grained
+
+        lamina analyze layers runs/msc --test test.en test.de
+    """
+    from lamina.analysis.layers import analyze_layers
+
+    pairs = list(zip(*read_test(test), strict=True))[:sentences] if test else []
+    finish(analyze_layers(run, pairs, checkpoint), [run], out)
+
+
+@analyze.command("masking")
+def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out = None) -> None:
+    """Each encoder layer masked in turn: what that does to the score and the length (Liu et al. 2021, Figure 2).
+
+    [bold]Example[/bold]
+
+        lamina analyze masking runs/fine-grained --test test.en test.de
+    """
+    from lamina.analysis.masking import analyze_masking
+
+    finish(analyze_masking(run, *read_test(test), checkpoint), [run], out)
+
+
+@analyze.command("embeddings")
+def embeddings(
+    runs: Runs,
+    pairs: Annotated[
+        tuple[Path, Path], typer.Option("--pairs", metavar="SRC TGT", help="Parallel text, or words with --dictionary.")
+    ],
+    dictionary: Annotated[
+        bool, typer.Option("--dictionary", help="Each line is a word and its translation; nothing is aligned.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """Cosine of aligned source and target embeddings, and the spectrum of the matrix.
+
+    [bold]Example[/bold]
+
+        lamina analyze embeddings runs/plain runs/fused --pairs dev.en dev.de
+    """
+    from lamina.analysis.embeddings import analyze_embeddings
+
+    lines = list(zip(*read_test(pairs), strict=True))
+    finish(analyze_embeddings(runs, lines, dictionary=dictionary), runs, out)
+
+
+@analyze.command("report")
+def report(
+    runs: Runs,
+    test: Annotated[
+        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="For scores, examples and maps.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The page.", show_default="RUN/report.html")] = None,
+) -> None:
+    """One page with all that applies: curves, scores, figures, examples, recipes.
+
+    [bold]Example[/bold]
+
+        lamina analyze report runs/plain runs/msc --test test.en test.de
+    """
+    from lamina.analysis.report import write_report
+
+    path = out or runs[0] / "report.html"
+    write_report(path, runs, read_test(test) if test else None)
+    print(path)
+
+
+def read_test(files: tuple[Path, Path]) -> tuple[list[str], list[str]]:
+    """Both sides of a test set."""
+    from lamina.corpus.reading import TwoFiles
+
+    pairs = list(TwoFiles(*files).pairs())
+    if not pairs:
+        raise UsageError(f"{files[0]}: has no lines.")
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+def finish(finding: Finding, runs: list[Path], out: Path | None) -> Path:
+    """Write everything, print the table, and say where the page is."""
+    from lamina.cli.systems import print_columns
+
+    folder = out or runs[0] / "analysis"
+    paths = finding.write(folder)
+    print_columns([finding.head, *finding.texts(finding.rows)])
+    print(f"Page: {paths[0]}", file=sys.stderr)
+    return folder

@@ -1,0 +1,40 @@
+"""`lamina doctor`: what is installed, what the machine offers, and whether it works."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import Annotated, Any
+
+import typer
+
+from lamina.cli.systems import print_columns, print_json
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
+    """Show versions, devices and extras, and try a tiny model. Exits with 1 if something needed does not work.
+
+    [bold]Examples[/bold]
+
+        lamina doctor
+
+        lamina doctor --json
+    """
+    from lamina.doctor import examine
+
+    findings = examine()
+    broken = [finding.name for finding in findings if finding.needed and not finding.works]
+    if as_json:
+        content: dict[str, Any] = {"works": not broken}
+        for finding in findings:
+            section = content.setdefault(finding.section, {})
+            section[finding.name] = {"found": finding.found, "works": finding.works, "needed": finding.needed}
+        print_json(content)
+    else:
+        rows = []
+        for section, group in groupby(findings, key=attrgetter("section")):
+            for number, finding in enumerate(group):
+                rows.append(("" if number else section, finding.name, finding.found))
+        print_columns(rows)
+        print(f"\n{'Does not work: ' + ', '.join(broken) if broken else 'Everything that is needed works'}.")
+    raise typer.Exit(1 if broken else 0)

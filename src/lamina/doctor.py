@@ -1,0 +1,216 @@
+"""What is installed and what this machine offers; whatever is missing or broken is a finding, never an error."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+
+from lamina import __version__
+
+FOR_DEVELOPERS = ("dev", "docs", "all")  # extras that add nothing a user could miss
+MODULES = {"PyYAML": "yaml"}  # packages that are imported by another name
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. Lamina works if everything that is needed does."""
+
+    section: str
+    name: str
+    found: str
+    works: bool = True
+    needed: bool = True
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A package that Lamina or one of its extras asks for, and the lowest version that will do."""
+
+    package: str
+    lowest: str
+    extra: str | None
+
+    def find(self) -> tuple[bool, str]:
+        """Whether it can be imported and is new enough, and its version or what is wrong."""
+        try:
+            version = metadata.version(self.package)
+        except metadata.PackageNotFoundError:
+            return False, "missing"
+        if numbers(version) < numbers(self.lowest):
+            return False, f"{version} is too old"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                import_module(MODULES.get(self.package, self.package.lower().replace("-", "_")))
+        except Exception as error:
+            return False, f"{version} is broken ({one_line(error)})"
+        return True, version
+
+
+def examine() -> list[Finding]:
+    """Everything there is to know, in the order of the report."""
+    return [*versions(), *devices(), *extras(), *places(), try_model()]
+
+
+def versions() -> Iterator[Finding]:
+    """Lamina, Python and what Lamina cannot do without."""
+    note = "" if requirements() else ", not installed: what it needs is not known"
+    yield Finding("versions", "lamina", f"{__version__}{note}")
+    yield Finding("versions", "python", platform.python_version())
+    for requirement in requirements():
+        if requirement.extra is None:
+            works, found = requirement.find()
+            fix = "" if works else f"; pip install '{requirement.package}>={requirement.lowest}'"
+            yield Finding("versions", requirement.package, f"{found}{fix}", works)
+
+
+def extras() -> Iterator[Finding]:
+    """Each extra with its versions, or the line that installs it."""
+    packages: dict[str, list[Requirement]] = {}
+    for requirement in requirements():
+        if requirement.extra is not None and requirement.extra not in FOR_DEVELOPERS:
+            packages.setdefault(requirement.extra, []).append(requirement)
+    for extra, each in packages.items():
+        results = [(requirement.package, *requirement.find()) for requirement in each]
+        found = ", ".join(f"{package} {state}" for package, _, state in results)
+        works = all(works for _, works, _ in results)
+        fix = "" if works else f"; pip install 'lamina[{extra}]'"
+        yield Finding("extras", extra, f"{found}{fix}", works, needed=False)
+
+
+def requirements() -> list[Requirement]:
+    """What the installed package declares; nothing if Lamina runs from a folder that is not installed."""
+    try:
+        declared = metadata.requires("lamina") or []
+    except metadata.PackageNotFoundError:
+        return []
+    pattern = re.compile(r"""(?P<package>[\w.-]+)[^;\d]*(?P<lowest>[\d.]*).*?(extra == ["'](?P<extra>[\w-]+)["'])?$""")
+    matches = [match for match in map(pattern.match, declared) if match]
+    return [Requirement(match["package"], match["lowest"], match["extra"]) for match in matches]
+
+
+def devices() -> Iterator[Finding]:
+    """The processor, its memory and the GPUs, as torch sees them."""
+    yield inform("cpu", processor)
+    yield inform("cores", lambda: f"{os.cpu_count()}")
+    yield inform("threads", threads)
+    yield inform("vectors", vectors)
+    yield inform("memory", memory)
+    yield inform("cuda", graphics)
+    yield inform("precision", precision)
+
+
+def inform(name: str, ask: Callable[[], str]) -> Finding:
+    """What is good to know; not every system tells it."""
+    try:
+        return Finding("devices", name, ask(), needed=False)
+    except Exception as error:
+        return Finding("devices", name, f"unknown ({one_line(error)})", works=False, needed=False)
+
+
+def processor() -> str:
+    """The processor's name."""
+    with suppress(OSError):
+        named = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        if named:
+            return named[1]
+    return platform.processor() or platform.machine()
+
+
+def threads() -> str:
+    """How many threads torch computes with."""
+    import torch
+
+    return f"{torch.get_num_threads()}"
+
+
+def vectors() -> str:
+    """The widest vector instructions that torch uses here: AVX2, AVX512 or others."""
+    import torch
+
+    return torch.backends.cpu.get_cpu_capability()
+
+
+def memory() -> str:
+    """The memory of the machine."""
+    return gigabytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def graphics() -> str:
+    """The GPUs and their memory."""
+    import torch
+
+    each = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    return ", ".join(f"{gpu.name} ({gigabytes(gpu.total_memory)})" for gpu in each) or "none"
+
+
+def precision() -> str:
+    """What `precision: auto` trains in: 16 bits on a GPU, bf16 if it can."""
+    import torch
+
+    from lamina.training.distributed import choose_device
+    from lamina.training.trainer import choose_precision
+
+    chosen = choose_precision("auto", choose_device("auto"))
+    return {None: "fp32", torch.bfloat16: "bf16 (AMP)", torch.float16: "fp16 (AMP)"}[chosen]
+
+
+def places() -> Iterator[Finding]:
+    """Room where the command is run."""
+    try:
+        yield Finding("disk", "free here", gigabytes(shutil.disk_usage(Path.cwd()).free))
+    except OSError as error:
+        yield Finding("disk", "free here", f"unknown ({one_line(error)})", works=False, needed=False)
+
+
+def try_model() -> Finding:
+    """A tiny model reads, learns and writes."""
+    started = time.perf_counter()
+    try:
+        train_and_search()
+    except Exception as error:
+        return Finding("self-test", "model", f"failed ({one_line(error)})", works=False)
+    return Finding("self-test", "model", f"ok, {time.perf_counter() - started:.2f} s")
+
+
+def train_and_search() -> None:
+    """Forward, backward and a beam of two over one sentence; every gradient must be a number."""
+    import torch
+
+    from lamina.model.build import build
+    from lamina.search.beam import beam_search
+    from lamina.search.settings import SearchSettings
+    from lamina.search.stepper import ModelStepper
+
+    model = build("surface-fusion", size="tiny", vocab_size=20, d_model=16, ffn_size=32, heads=2)
+    source_BS, prefix_BT, target_BT = torch.tensor([[4, 5, 2]]), torch.tensor([[0, 6]]), torch.tensor([[6, 2]])
+    model(source_BS, prefix_BT, target=target_BT).mean().backward()
+    if not all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters()):
+        raise ArithmeticError("a gradient is not a number")
+    with torch.inference_mode():
+        settings = SearchSettings(beam=2, max_length=(0.0, 1))
+        beam_search(ModelStepper(model.eval()), source_BS, settings, model.start_id)
+
+
+def gigabytes(count: int) -> str:
+    """Bytes as people say them."""
+    return f"{count / 1e9:,.1f} GB"
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The first numbers of a version, to compare it with another."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def one_line(error: Exception) -> str:
+    """An error's kind and the first line of what it says."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

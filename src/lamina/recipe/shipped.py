@@ -1,0 +1,88 @@
+"""The recipes that come with Lamina: commented YAML files, each with a head that says how to run it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lamina.errors import UsageError
+from lamina.names import nearest
+
+SUFFIX = ".yaml"
+HINT = "`lamina recipes` lists them."
+
+
+@dataclass(frozen=True)
+class ShippedRecipe:
+    """A recipe of the package, by name."""
+
+    name: str
+
+    @property
+    def file(self) -> Traversable:
+        """Where its text is."""
+        return folder() / f"{self.name}{SUFFIX}"
+
+    @cached_property
+    def text(self) -> str:
+        """The whole file."""
+        return self.file.read_text(encoding="utf-8")
+
+    @property
+    def summary(self) -> str:
+        """The first comment line."""
+        return self.text.partition("\n")[0].removeprefix("# ")
+
+    @cached_property
+    def head(self) -> dict[str, str]:
+        """The `# Key: value` lines below the summary; a line further in goes on with the value above it."""
+        facts: dict[str, str] = {}
+        for line in takewhile(lambda line: line.startswith("#"), self.text.splitlines()[1:]):
+            fact = re.fullmatch(r"# ([A-Z][\w ]*): +(.*)", line)
+            if fact is not None:
+                key, facts[key] = fact[1], fact[2]
+            elif facts and line.startswith("#  "):
+                facts[key] = " ".join([facts[key].removesuffix("\\").rstrip(), line[1:].strip()])
+        return facts
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The recipe itself, as written."""
+        return dict(yaml.safe_load(self.text))
+
+
+def folder() -> Traversable:
+    """The package's folder of recipes."""
+    return files("lamina") / "recipes"
+
+
+def shipped_names() -> list[str]:
+    """Names of all shipped recipes; 6 layers come before 36."""
+    names = (file.name.removesuffix(SUFFIX) for file in folder().iterdir() if file.name.endswith(SUFFIX))
+    return sorted(names, key=lambda name: re.sub(r"\d+", lambda number: number[0].zfill(4), name))
+
+
+def shipped_recipe(name: str) -> ShippedRecipe:
+    """A shipped recipe by name."""
+    names = shipped_names()
+    if name not in names:
+        raise UsageError(f"There is no recipe `{name}`.{nearest(name, names)} {HINT}")
+    return ShippedRecipe(name)
+
+
+def find_recipe(given: Path) -> Traversable:
+    """The file that is meant: one of the user's, or else the shipped recipe of that name."""
+    if given.exists() and not given.is_dir():
+        return given
+    names = shipped_names()
+    if str(given) in names:
+        return ShippedRecipe(str(given)).file
+    raise UsageError(f"{given}: neither a file nor a shipped recipe.{nearest(given.stem, names)} {HINT}")

@@ -1,0 +1,68 @@
+"""`lamina demo`: the whole story, small; and in the slow suite as users see it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lamina.demo import DemoSize
+from support import Finished, run_lamina
+
+
+def run_small(out: Path, monkeypatch: pytest.MonkeyPatch, steps: int = 12) -> Finished:
+    monkeypatch.setattr("lamina.demo.DemoSize", lambda train, steps: DemoSize(train, valid=12, test=12, steps=steps))
+    return run_lamina("demo", "--out", out, "--steps", str(steps), "--pairs", "120")
+
+
+def test_the_whole_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "demo"
+    first = run_small(out, monkeypatch)
+    assert first.returncode == 0, first.stderr
+    assert re.search(r"^source +\S.*\nplain +.*\nfused +.*\nreference +\S", first.stdout, flags=re.M)
+    assert re.search(r"^bleu +fused +\d+\.\d\d ± \d", first.stdout, flags=re.M)
+    assert first.stdout.endswith(f"Report: {out / 'report.html'}\n")
+    page = (out / "report.html").read_text()
+    assert all(heading in page for heading in ("Scores", "Sentences", "Training", "Gradient norm", "layer 4"))
+    assert not re.search(r"(?:src|href)=\"(?!data:)|@import|url\(", page)
+    weights = [out / "runs" / name / "model" / "model.safetensors" for name in ("plain", "fused")]
+    before = [path.read_bytes() for path in weights]
+    again = run_small(out, monkeypatch)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    assert [path.read_bytes() for path in weights] == before
+
+
+def test_a_training_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lamina.demo.SYSTEMS", {"plain": "demo-transformer", "fused": "no-such-recipe"})
+    result = run_small(tmp_path / "demo", monkeypatch)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].startswith(f"lamina: {tmp_path / 'demo' / 'fused.log'}: ")
+    assert "no-such-recipe" in result.stderr
+
+
+@pytest.mark.slow
+def test_stopped_and_started_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lamina", "demo", "--out", str(tmp_path), "--steps", "60", "--pairs", "500"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        process.send_signal(2)
+        _, said = process.communicate()
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "lamina: Stopped and saved; the same command goes on."
+    assert subprocess.run(command, check=True, capture_output=True).returncode == 0
+    assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_the_better_model_writes_german(tmp_path: Path) -> None:
+    result = run_lamina("demo", "--out", tmp_path)
+    assert result.returncode == 0, result.stderr
+    scores = [float(score) for score in re.findall(r"^bleu +\w+ +(\S+)", result.stdout, flags=re.M)]
+    assert len(scores) == 2
+    assert max(scores) >= 90

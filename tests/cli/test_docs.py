@@ -1,0 +1,185 @@
+"""The documentation is held to the code: commands parse, options and keys exist, recipes load, the tutorial runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from lamina.cli import app
+from lamina.interop.fairseq.arguments import DEFAULTS, NEUTRAL
+from lamina.recipe.json_schema import recipe_schema
+from lamina.recipe.loader import load_recipe
+from lamina.recipe.shipped import shipped_names
+from support import run_lamina
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+CLI: Any = typer.main.get_command(app)
+FAIRSEQ = "from-fairseq.md"
+ELSEWHERE = {  # options of other programs that pages mention
+    "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",  # torchrun
+    "--paired-bs", "--paired-ar",  # sacreBLEU
+    "--size",  # benchmarks/training_speed.py
+}  # fmt: skip
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """Fenced blocks of a language; those of none are commands."""
+    return [block for language, block in FENCED.findall(page.read_text()) if language in languages]
+
+
+def inline(page: Path) -> list[str]:
+    """Code within sentences and tables."""
+    prose = FENCED.sub("", page.read_text())
+    return [code.replace(r"\|", "|") for code in re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", prose)]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words after every `lamina` that stands where a command does."""
+    for line in text.replace("\\\n", " ").splitlines():
+        match = re.match(r"\s*(?:\$ |echo .* \| |torchrun .* -m |python -m )?lamina (\S.*)", line)
+        if match:
+            words = shlex.split(match.group(1), comments=True)
+            yield words[: words.index(">")] if ">" in words else words
+
+
+def indented(page: Path) -> str:
+    """Blocks of four spaces."""
+    prose = FENCED.sub("", page.read_text())
+    return "\n".join(re.findall(r"^    (.*)$", prose, flags=re.MULTILINE))
+
+
+def find(words: list[str]) -> tuple[Any, list[str]]:
+    """A verb, and the words that follow it."""
+    verb = CLI
+    while hasattr(verb, "commands") and words and words[0] in verb.commands:
+        verb, words = verb.commands[words[0]], words[1:]
+    return verb, words
+
+
+def options(verb: Any) -> set[str]:
+    return {option for parameter in verb.params for option in parameter.opts if option.startswith("--")}
+
+
+def every_option(verb: Any = CLI) -> set[str]:
+    below = (every_option(each) for each in getattr(verb, "commands", {}).values())
+    return options(verb).union(*below)
+
+
+@each_page
+def test_every_command_is_accepted(page: Path) -> None:
+    found = list(commands("\n".join([*blocks(page, "", "bash", "console", "sh"), indented(page)])))
+    assert len(found) >= len(re.findall(r"^ *(?:lamina|torchrun) ", page.read_text(), flags=re.MULTILINE))
+    for words in found:
+        verb, rest = find(words)
+        assert verb is not CLI, f"lamina {shlex.join(words)}: no such verb"
+        verb.make_context(verb.name, list(rest))  # parses, and runs nothing
+        if words[:2] in (["recipes", "show"], ["recipes", "copy"]):
+            assert rest[0] in shipped_names()
+
+
+@each_page
+def test_every_command_in_a_sentence_exists(page: Path) -> None:
+    for words in commands("\n".join(code.replace("\n", " ") for code in inline(page))):
+        if words[0] == "VERB":
+            continue
+        verb, rest = find(words)
+        assert verb is not CLI, f"lamina {shlex.join(words)}: no such verb"
+        given = {word.partition("=")[0] for word in rest if word.startswith("--")}
+        assert given <= options(verb) | {"--help", "--debug"}, f"lamina {shlex.join(words)}: no such option"
+
+
+@each_page
+def test_every_option_exists(page: Path) -> None:
+    text = page.read_text()
+    if page.name == FAIRSEQ:  # the first column is fairseq's
+        text = re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE)
+        text = re.sub(r"`--decoder-[\w-]+`", "", text)
+    given = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", re.sub(r"^pip .*$|^python .*$", "", text, flags=re.MULTILINE)))
+    assert given <= every_option() | ELSEWHERE
+
+
+@each_page
+def test_every_recipe_loads(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page, "yaml"):
+        content = yaml.safe_load(block)
+        assert set(content) <= set(recipe_schema()["properties"]), content
+        (tmp_path / "recipe.yaml").write_text(block)
+        load_recipe(tmp_path / "recipe.yaml", [], (1000, 1000), shared_vocabulary=True)
+
+
+@each_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """On a checkout too, where generated pages are not; only the front page links to those."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path = target.partition("#")[0]
+        if path and ":" not in path and not (page.name == "index.md" and path.startswith("reference/")):
+            assert (page.parent / path).exists(), target
+
+
+def test_the_fairseq_page_knows_every_flag_of_the_import() -> None:
+    text = (ROOT / "docs" / FAIRSEQ).read_text()
+    missing = [
+        name for name in {**DEFAULTS, **NEUTRAL} if f"`{name}" not in text and f"--{name.replace('_', '-')}" not in text
+    ]
+    assert not missing
+
+
+@each_page
+def test_every_key_of_a_recipe_exists(page: Path) -> None:
+    schema: Any = recipe_schema()
+    for path in set(re.findall(r"`((?:model|train|decode)(?:\.\w+)+)`", page.read_text())) - {"train.log"}:
+        place = schema
+        for key in path.split("."):
+            assert key in place["properties"], path
+            place = place["properties"][key]
+
+
+def test_the_sockets_page_builds() -> None:
+    for block in blocks(ROOT / "docs" / "concepts" / "sockets.md", "python"):
+        exec(compile(block, "sockets.md", "exec"), {})
+
+
+SMALLER = {  # the tutorial says, the test takes
+    "train=20_000, valid=500, test=500": "train=250, valid=30, test=12",
+    "--vocab-size 4000": "--vocab-size 500",
+    "size: tiny,": "size: tiny, d_model: 16, ffn_size: 32, heads: 2, encoder: {layers: 2}, decoder: {layers: 2},",
+    "max_steps: 600, batch_tokens: 2048": "max_steps: 15, batch_tokens: 256",
+    "warmup: 200, save_every: 100, validate_every: 100": "warmup: 5, save_every: 5, validate_every: 5",
+}
+
+
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block of the page in its order: Python is executed, recipes are saved by their first line, commands run."""
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    for said, taken in SMALLER.items():
+        assert said in text
+        text = text.replace(said, taken)
+    monkeypatch.chdir(tmp_path)
+    ran = []
+    for language, block in FENCED.findall(text):
+        if language == "python":
+            exec(compile(block, "tutorial.md", "exec"), {})
+        elif language == "yaml":
+            Path(block.partition("\n")[0].removeprefix("# ")).write_text(block)
+        else:
+            spoken = re.match(r'echo "(.*)" \|', block)
+            for words in commands(block):
+                result = run_lamina(*words, stdin=f"{spoken.group(1)}\n" if spoken else "")
+                assert result.returncode == 0, f"{shlex.join(words)}\n{result.stderr}"
+                ran.append(words[0])
+    wanted = ["prepare", "train", "translate", "translate", "translate", "eval", "score", "train", "compare", "average"]
+    assert ran == [*wanted, "eval"]
+    assert len(Path("plain.de").read_text().splitlines()) == 12

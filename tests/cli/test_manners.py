@@ -1,0 +1,189 @@
+"""How the command line behaves: mistakes are one line, help has examples, shells complete, and a next step is named."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from lamina.cli import app
+from lamina.cli.next_step import say_next
+from support import run_lamina
+
+TRAIN = "Example: lamina train recipe.yaml --data data --out runs/first"
+PREPARE = "Example: lamina prepare --train train.en train.de --valid dev.en dev.de --out data"
+
+
+def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every verb and sub-verb, by the words that call it."""
+    command = command or typer.main.get_command(app)
+    if path:
+        yield " ".join(path), command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+
+
+VERBS = dict(commands())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("trian", "lamina: no verb `trian`. Did you mean `train`? `lamina --help` shows all."),
+        ("qqq", "lamina: no verb `qqq`. `lamina --help` shows all."),
+        ("bench trian", "lamina bench: no verb `trian`. Did you mean `train`? `lamina bench --help` shows all."),
+        ("recipes shema", "lamina recipes: no verb `shema`. Did you mean `schema`? `lamina recipes --help` shows all."),
+        ("--", "lamina: a verb is missing. `lamina --help` shows all."),
+        ("--verson", "lamina: no option `--verson`. Did you mean `--version`? `lamina --help` shows all."),
+        (
+            "prepare --source-lang en",
+            "lamina prepare: no option `--source-lang`. Did you mean `--langs`? `lamina prepare --help` shows all.",
+        ),
+        ("train r --dat x", "lamina train: no option `--dat`. Did you mean `--data`? `lamina train --help` shows all."),
+        ("train r --dat=x", "lamina train: no option `--dat`. Did you mean `--data`? `lamina train --help` shows all."),
+        ("train r -data x", "lamina train: no option `-data`. Did you mean `--data`? `lamina train --help` shows all."),
+        ("train r -q", "lamina train: no option `-q`. `lamina train --help` shows all."),
+        (
+            "bench train r --stps 3",
+            "lamina bench train: no option `--stps`. Did you mean `--steps`? `lamina bench train --help` shows all.",
+        ),
+        ("train", f"lamina train: RECIPE is missing. {TRAIN}"),
+        ("prepare", f"lamina prepare: --out is missing. {PREPARE}"),
+        (
+            "eval runs/first",
+            "lamina eval: --test SRC TGT is missing. Example: lamina eval runs/first --test test.en test.de",
+        ),
+        (
+            "bench decode r",
+            "lamina bench decode: --input is missing. "
+            "Example: lamina bench decode runs/first --input test.en --batch 32 --batch 1",
+        ),
+        ("train a b c", f"lamina train: there is no place for `b c`. {TRAIN}"),
+        ("train r --data", f"lamina train: --data needs a value. {TRAIN}"),
+        ("train r --quiet=1", f"lamina train: --quiet takes no value. {TRAIN}"),
+        ("train --help=1", f"lamina train: --help takes no value. {TRAIN}"),
+        ("prepare --train x", f"lamina prepare: --train SRC TGT needs 2 values. {PREPARE}"),
+        ("train r --device gpu", "lamina train: --device must be one of `auto`, `cpu`, `cuda`, but is `gpu` instead."),
+        ("translate r --beam 0", "lamina translate: --beam must be greater than or equal to 1, but is `0` instead."),
+        ("translate r --beam x", "lamina translate: --beam must be a valid integer, but is `x` instead."),
+    ],
+)
+def test_a_mistake_is_one_line(line: str, message: str) -> None:
+    assert run_lamina(*line.split()) == (2, "", f"{message}\n")
+
+
+def test_a_traceback_only_with_debug() -> None:
+    result = run_lamina("trian", "--debug")
+    assert result.stderr.startswith("Traceback")
+    assert result.stderr.endswith("Did you mean `train`? `lamina --help` shows all.\n")
+
+
+@pytest.mark.parametrize("words", [(), ("bench",)])
+def test_without_a_verb_the_help_is_shown(words: tuple[str, ...]) -> None:
+    result = run_lamina(*words)
+    path = " ".join(["lamina", *words])
+    assert "Usage: " in result.stdout
+    assert result.stderr == f"{path}: a verb is missing. `{path} --help` shows all.\n"
+
+
+def show_help(verb: str) -> str:
+    """The help without the colours that some places force."""
+    return re.sub(r"\x1b\[[\d;]*m", "", run_lamina(*verb.split(), "--help").stdout)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples_on_top(verb: str) -> None:
+    lines = [line.strip() for line in show_help(verb).splitlines()]
+    heading = next(number for number, line in enumerate(lines) if line in ("Example", "Examples"))
+    assert any(line == f"lamina {verb}" or line.startswith(f"lamina {verb} ") for line in lines[heading:])
+    assert heading < next(number for number, line in enumerate(lines) if "─ Options ─" in line)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_is_explained(verb: str) -> None:
+    assert [parameter.name for parameter in VERBS[verb].params if not parameter.help] == []
+
+
+def test_defaults_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = show_help("translate")
+    for default in ("(stdin)", "(the recipe's, else 5)", "2.0, 20", "auto"):
+        assert f"[default: {default}]" in text
+
+
+def complete(shell: str, **environment: str) -> str:
+    everything = {**os.environ, "_LAMINA_COMPLETE": shell, **environment}
+    script = "import sys; from lamina.cli import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
+    return subprocess.check_output([sys.executable, "-c", script], text=True, env=everything)
+
+
+def test_shells_complete_verbs_and_options() -> None:
+    verbs = complete("complete_bash", COMP_WORDS="lamina tr", COMP_CWORD="1").split()
+    assert verbs == ["train", "translate"]
+    options = complete("complete_bash", COMP_WORDS="lamina average runs/first --l", COMP_CWORD="3").split()
+    assert options == ["--last"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("bash", "complete -o default -F _lamina_completion lamina"),
+        ("zsh", "compdef _lamina_completion lamina"),
+        ("fish", "complete --command lamina"),
+    ],
+)
+def test_every_shell_has_its_script(shell: str, line: str) -> None:
+    assert line in complete(f"source_{shell}")
+
+
+def test_the_script_is_shown_for_the_shell_in_use() -> None:
+    script = f"{sys.executable} -m lamina --show-completion; true"  # more than one command: bash stays the parent
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert "complete -o default -F _lamina_completion lamina" in result.stdout
+
+
+def test_completion_is_offered_on_top_only() -> None:
+    assert "--install-completion" in show_help("")
+    assert all("completion" not in show_help(verb) for verb in ("train", "bench"))
+
+
+def test_after_prepare(data: Path) -> None:
+    files = [data / f"{split}.{language}" for split in ("train", "valid") for language in ("en", "de")]
+    same = ["--train", *files[:2], "--valid", *files[2:], "--vocab-size", "500", "--out", data / "data"]
+    step = f"Next: lamina train recipe.yaml --data {data / 'data'} --out runs/first\n"
+    assert run_lamina("prepare", *same).stderr == step
+    assert run_lamina("prepare", *same, "--quiet") == (0, "", "")
+
+
+def test_after_training_and_averaging(data: Path, straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "my run"
+    shutil.copytree(straight, run)
+    command = ["train", data / "recipe.yaml", "--data", data / "data", "--out", run]
+    assert run_lamina(*command).stderr.endswith(f"\nNext: lamina translate '{run}' --input FILE\n")
+    assert run_lamina(*command, "--quiet").stderr == ""
+    averaged = run_lamina("average", run, "--last", "2")
+    assert averaged.stderr == f"Next: lamina eval '{run / 'averaged'}' --test SRC TGT\n"
+
+
+def test_after_translating_to_a_file(straight: Path, tmp_path: Path) -> None:
+    out, short = tmp_path / "out.de", ["--beam", "1", "--max-length", "0", "3"]
+    result = run_lamina("translate", straight, *short, "--output", out, stdin="A dog runs.\n")
+    assert result == (0, "", f"Next: lamina score --hyp {out} --ref FILE\n")
+    silent = [["--quiet", "--output", out], ["--format", "jsonl", "--output", out], []]
+    for options in silent:
+        assert run_lamina("translate", straight, *short, *options, stdin="A dog runs.\n").stderr == ""
+
+
+def test_one_rank_speaks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        say_next("lamina", "eval", Path("runs/first"))
+    assert capsys.readouterr() == ("", "Next: lamina eval runs/first\n")

@@ -1,0 +1,121 @@
+"""Pictures and pages: values stand where they should, and nothing comes from outside."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+
+from lamina.analysis.axes import Axis, tick_text
+from lamina.analysis.charts import HEIGHT, LEFT, RIGHT, Series, bar_chart, line_chart
+from lamina.analysis.colours import SERIES, is_dark, ramp, series_colour
+from lamina.analysis.maps import Labels, heat_map
+from lamina.analysis.page import definitions, figure, page, section, table
+from lamina.analysis.svg import WIDTH
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def elements(drawing: str, name: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(drawing).iter(SVG + name))
+
+
+def words(drawing: str) -> list[str]:
+    return [each.text or "" for each in elements(drawing, "text")]
+
+
+def test_a_line_goes_through_its_points() -> None:
+    drawing = line_chart([Series("a", [(0, 1), (10, 3)])], Axis("step", 0, 10), Axis("loss", 1, 3))
+    (path,) = [each.get("points", "") for each in elements(drawing, "polyline")]
+    (x1, y1), (x2, y2) = [tuple(map(float, point.split(","))) for point in path.split()]
+    assert (x1, x2) == (LEFT, WIDTH - RIGHT)
+    assert y1 == HEIGHT - 46
+    assert 0 < y2 < y1
+    assert {"step", "loss", "a"} <= set(words(drawing))
+
+
+def test_what_is_not_a_number_is_left_out() -> None:
+    drawing = line_chart(
+        [Series("a", [(0, 1), (1, math.nan), (2, 0), (3, 2)])], Axis("x", 0, 3), Axis("y", 1, 2, log=True)
+    )
+    assert elements(drawing, "polyline")[0].get("points", "").count(",") == 2
+
+
+@pytest.mark.parametrize("count", [2, 6, 24, 72])
+def test_every_series_has_a_colour_of_its_own(count: int) -> None:
+    assert len({series_colour(index, count) for index in range(count)}) == count
+    series = [Series(f"layer {layer}", [(0, layer + 1), (1, layer + 2)]) for layer in range(count)]
+    drawing = line_chart(series, Axis("step", 0, 1), Axis("norm", 1, 80), "encoder layer")
+    assert len(elements(drawing, "polyline")) == count
+    assert ("encoder layer" in words(drawing)) == (count > len(SERIES))
+
+
+def test_bars_rise_from_zero_and_fall_below_it() -> None:
+    drawing = bar_chart(["easy", "hard"], [("plain", [2.0, -1.0])], Axis("BLEU", -1, 2))
+    up, down = elements(drawing, "rect")
+    assert float(up.get("height", "")) == pytest.approx(2 * float(down.get("height", "")), rel=1e-3)
+    assert float(up.get("y", "")) + float(up.get("height", "")) == pytest.approx(float(down.get("y", "")), abs=0.02)
+    assert {"easy", "hard", "2", "-1"} <= set(words(drawing))
+
+
+def test_a_map_has_a_cell_for_every_value_and_says_what_it_is() -> None:
+    labels = Labels(["the", "dog"], ["der", "Hund", "</s>"], "source", "target", "weight")
+    drawing = heat_map([[0.1, 0.9, 0.0], [0.5, math.nan, 0.5]], labels)
+    hints = [each.text for each in elements(drawing, "title")]
+    assert "the, Hund: 0.9" in hints
+    assert not any("nan" in (hint or "") for hint in hints)
+    assert {"source", "target", "weight", "the", "Hund", "</s>"} <= set(words(drawing))
+
+
+def test_labels_of_72_layers_do_not_touch() -> None:
+    labels = Labels([str(layer + 1) for layer in range(72)], ["100", "200"], "layer", "step", "norm")
+    drawing = heat_map([[1.0, 2.0]] * 72, labels)
+    heights = sorted(float(each.get("y", "")) for each in elements(drawing, "text") if each.get("text-anchor") == "end")
+    assert len(heights) > 10
+    assert min(b - a for a, b in pairwise(heights)) >= 12
+
+
+@pytest.mark.parametrize(
+    ("axis", "ticks"),
+    [
+        (Axis("x", 0, 900), [0, 200, 400, 600, 800]),
+        (Axis("x", 0.1, 0.35), [0.1, 0.15, 0.2, 0.25, 0.3, 0.35]),
+        (Axis("x", 1, 1000, log=True), [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]),
+        (Axis("x", 1e-6, 1e3, log=True), [10.0**power for power in range(-6, 4)]),
+    ],
+)
+def test_ticks_are_round(axis: Axis, ticks: list[float]) -> None:
+    assert axis.ticks() == pytest.approx(ticks)
+
+
+def test_ends_of_an_axis() -> None:
+    assert Axis.over("x", [3, math.inf, 5]) == Axis("x", 3, 5)
+    assert Axis.over("x", [3, 5], zero=True) == Axis("x", 0, 5)
+    assert Axis.over("x", [2.0]) == Axis("x", 1.5, 2.5)
+    assert Axis.over("x", [0.0, 2.0], log=True) == Axis("x", 1, 4, log=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0, "0"), (1234.0, "1,234"), (0.25, "0.25"), (2e-5, "2e-5"), (3e6, "3e6"), (12.0, "12")]
+)
+def test_tick_text(value: float, words: str) -> None:
+    assert tick_text(value) == words
+
+
+def test_colours_between_anchors() -> None:
+    assert ramp(("#000000", "#ffffff"), 0.5) == "#808080"
+    assert ramp(("#000000", "#ffffff", "#ff0000"), 2.0) == "#ff0000"
+    assert is_dark("#440154")
+    assert not is_dark("#fde725")
+
+
+def test_a_page_is_whole_and_asks_nothing_of_others() -> None:
+    whole = page("T & <C>", [section("S", figure("<svg></svg>", "what it shows"), table(("a", "b"), [("x<y", "1.5")]))])
+    assert whole.startswith("<!doctype html>")
+    assert "<title>T &amp; &lt;C&gt;</title>" in whole
+    assert '<td>x&lt;y</td><td class="number">1.5</td>' in whole
+    assert not re.search(r"(?:src|href)=\"(?!data:)|@import|url\(", whole)
+    assert "<dt>a&amp;b</dt><dd><b>c</b></dd>" in definitions([("a&b", "<b>c</b>")])

@@ -1,0 +1,150 @@
+"""Pages that are written from the code when the site is built: the command line, the recipe, the Python API."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pkgutil
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import typer.main
+
+from lamina.cli import app
+from lamina.model.config import SOCKETS, ModelConfig
+from lamina.model.decoder import DecoderSettings
+from lamina.recipe.json_schema import properties, recipe_schema
+from lamina.recipe.schema import DecodeSettings, TrainSettings
+
+API = {  # by module
+    "lamina": ["load", "build", "load_fairseq"],
+    "lamina.translation": ["Translator", "Translation"],
+    "lamina.search.settings": ["SearchSettings"],
+    "lamina.search.sampling": ["SamplingSettings"],
+    "lamina.model.seq2seq": ["Seq2Seq"],
+    "lamina.scoring.compare": ["compare_outputs", "Row"],
+    "lamina.scoring.protocol": ["Gold"],
+    "lamina.corpus.prepared": ["PreparedData"],
+    "lamina.corpus.demo": ["demo_pairs", "write_demo"],
+}
+KINDS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+HEADINGS = "| key | type | default | meaning |\n|---|---|---|---|"
+
+
+def pages() -> dict[str, Iterator[str]]:
+    """The lines of each page, by its name."""
+    return {"commands": commands(), "recipe": recipe(), "python": python()}
+
+
+def commands() -> Iterator[str]:
+    """Every verb: its help, arguments, options and defaults."""
+    root: Any = typer.main.get_command(app)
+    yield f"# The command line\n\n`lamina VERB …`, or `python -m lamina VERB …`. {root.help}\n"
+    yield "Before the verb: `--version` prints the version. Anywhere: `--debug` shows a traceback when something goes"
+    yield "wrong. Results go to stdout, everything else to stderr.\n"
+    for name, verb in root.commands.items():
+        below = getattr(verb, "commands", {})
+        for path, command in [(name, verb), *((f"{name} {each}", below[each]) for each in below)]:
+            text = re.sub(r"\[(/?)bold\]", "**", inspect.cleandoc(command.help or ""))
+            text = re.sub(r"(\n    .+)\n(?=\n    )", r"\1", text)  # examples become one block
+            yield f"{'#' * (2 + path.count(' '))} lamina {path}\n\n{text}\n"
+            if command.params:
+                rows = [describe_parameter(command.callback, parameter) for parameter in command.params]
+                yield "\n".join(["| argument or option | default | |\n|---|---|---|", *rows, ""])
+
+
+def describe_parameter(function: Any, parameter: Any) -> str:
+    """A row of a verb's table."""
+    kind: Any = get_type_hints(inspect.unwrap(function))[parameter.name]
+    while type(None) in get_args(kind) or get_origin(kind) is list:
+        kind = get_args(kind)[0]
+    shape = "|".join(get_args(kind)) if get_origin(kind) is Literal else KINDS.get(kind, "")
+    option = parameter.opts[0] if parameter.opts[0].startswith("--") else ""
+    name = f"{option} {parameter.metavar or (shape if option else parameter.name.upper())}".strip()
+    value = " ".join(map(str, parameter.default)) if isinstance(parameter.default, tuple) else parameter.default
+    default = "" if value is None or value is False else f"`{value}`"
+    if parameter.required or isinstance(parameter.show_default, str):
+        default = "required" if parameter.required else parameter.show_default
+    return f"| `{name}` | {default} | {parameter.help or ''} |"
+
+
+def recipe() -> Iterator[str]:
+    """Every key of a recipe: type, default, meaning."""
+    schema = recipe_schema()["properties"]
+    yield "# The recipe\n\nA recipe is a YAML file. Every key may be left out: `system` and `size` fill it.\n"
+    yield "Defaults hold where neither says otherwise.\n"
+    yield f"{HEADINGS}\n| `name` | text | the file's | what the run is called |"
+    yield f"| `system` | {kind_of(schema['system'])} | `null` | a published system, on which the other keys build |"
+    yield f"\n## `model`\n\n{HEADINGS}"
+    yield f"| `size` | {kind_of(schema['model']['properties']['size'])} | `base` | sizes and depths, where not given |"
+    yield from rows(ModelConfig, set(schema["model"]["properties"]) - {*SOCKETS, "decoder"})
+    parts: dict[str, Any] = {"model.decoder": DecoderSettings, "train": TrainSettings, "decode": DecodeSettings}
+    for socket, choices in SOCKETS.items():
+        yield f"\n## `model.{socket}`\n\n`type` is one of {', '.join(f'`{name}`' for name in choices)}."
+        for name, settings in choices.items():
+            found = list(rows(settings, set(properties(settings)) - {"type"}))
+            said = (settings.__doc__ or "").partition("`. ")[2]
+            yield "\n".join([f"\n### `type: {name}`\n\n{said}\n", *([HEADINGS, *found] if found else ["No options."])])
+    for key, settings in parts.items():
+        yield "\n".join([f"\n## `{key}`\n\n{HEADINGS}", *rows(settings, set(properties(settings)))])
+
+
+def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
+    """A row for each key, in the order of the code; the meaning is the comment beside it."""
+    said = comments(settings)
+    for name, option in properties(settings).items():
+        if name in keys:
+            default = f"`{json.dumps(option['default'])}`".replace('"', "") if "default" in option else "from the size"
+            if name not in said:
+                raise ValueError(f"{settings.__name__}.{name}: has no comment that says what it means.")
+            yield f"| `{name}` | {kind_of(option)} | {default} | {said[name]} |"
+
+
+def comments(kind: type[Any]) -> dict[str, str]:
+    """What the code says beside the fields of a class, inherited ones included."""
+    code = [inspect.getsource(each) for each in reversed(kind.__mro__) if each.__module__.startswith("lamina")]
+    return {
+        name: said.replace("None", "`null`")
+        for text in code
+        for name, said in re.findall(r"(?m)^    (\w+): [^#\n]*  # (.+)$", text)
+    }
+
+
+def kind_of(option: dict[str, Any]) -> str:
+    """A JSON schema in words."""
+    if "anyOf" in option:
+        return " or ".join(kind_of(each) for each in option["anyOf"])
+    if "enum" in option or "const" in option:
+        return ", ".join(f"`{each}`" for each in option.get("enum", [option.get("const")]))
+    if option["type"] == "array":
+        return f"list of {kind_of(option.get('items') or option['prefixItems'][0])}"
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    bounds = ", ".join(f"{sign} {option[bound]:g}" for bound, sign in signs.items() if bound in option)
+    names = {"boolean": "`true`, `false`", "null": "`null`", "string": "text"}
+    return f"{names.get(option['type'], option['type'])} {bounds}".strip()
+
+
+def python() -> Iterator[str]:
+    """Signatures, docstrings and fields."""
+    yield "# Python\n\n`import lamina` does not import torch; calling one of its functions does."
+    for name in (f"{module}.{each}" for module, names in API.items() for each in names):
+        thing: Any = pkgutil.resolve_name(name)
+        if not inspect.isclass(thing):
+            yield f"\n## {name}\n\n{signature(thing)}"
+            continue
+        yield f"\n## {name}\n\n{inspect.getdoc(thing)}\n"
+        for field in getattr(thing, "__dataclass_fields__", {}).values():
+            yield f"- `{field.name}: {field.type}` {comments(thing).get(field.name, '')}"
+        for member in vars(thing).values():
+            if inspect.isfunction(member) and not member.__name__.startswith("_"):
+                yield f"\n### {thing.__name__}.{member.__name__}\n\n{signature(member)}"
+
+
+def signature(function: Any) -> str:
+    """A function as one calls it, and what it says of itself."""
+    call = re.sub(r"(: |-> )'([^']*)'", r"\1\2", f"{function.__name__}{inspect.signature(function)}")
+    lines = textwrap.fill(call, 100, subsequent_indent=" " * 4)
+    return f"```python\n{lines}\n```\n\n{inspect.getdoc(function)}"
