@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 
 .PHONY: help demo install lint types docs unit test test-slow format clean
@@ -15,14 +16,18 @@ help:
 	@echo "make format     let ruff format and fix the code"
 	@echo "make clean      remove .venv, site and caches"
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(INSTALLED): $(CORE)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs,track,rouge,ctranslate2]'
 	@touch $@
 
 install: $(INSTALLED)
 
-demo: $(INSTALLED)
+demo: $(CORE)
 	$(BIN)/lamina demo
 
 lint: $(INSTALLED)

@@ -40,7 +40,7 @@ def test_a_training_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("lamina.demo.SYSTEMS", {"plain": "demo-transformer", "fused": "no-such-recipe"})
     result = run_small(tmp_path / "demo", monkeypatch)
     assert result.returncode == 2
-    assert result.stderr.splitlines()[-1].startswith(f"lamina: {tmp_path / 'demo' / 'fused.log'}: ")
+    assert result.stderr.splitlines()[-1].startswith(f"lamina: {tmp_path / 'demo' / 'runs' / 'fused.log'}: ")
     assert "no-such-recipe" in result.stderr
 
 

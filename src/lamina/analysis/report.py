@@ -52,7 +52,7 @@ def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[s
         yield score_section(
             compare_outputs(names, list(outputs.values()), Gold([references], sources, False, ["test"]))
         )
-    yield example_section(Outputs(sources, references, dict(zip(names, outputs, strict=True))), SHOWN)
+    yield example_section(Outputs(sources, references, outputs), SHOWN)
 
 
 def findings(runs: Sequence[Path], test: Test | None, missing: list[str]) -> Iterator[Finding]:

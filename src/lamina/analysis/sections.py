@@ -25,13 +25,14 @@ class Outputs:
     by_system: dict[str, list[str]]
 
     def examples(self, count: int) -> list[int]:
-        """Sentences to look at: first those on which systems differ, the shorter ones first."""
+        """Sentences to look at: the first ones, and as many on which systems differ, the shorter ones first."""
 
-        def key(number: int) -> tuple[bool, int]:
-            alike = len({output[number] for output in self.by_system.values()}) == 1
-            return alike, len(self.sources[number]) // 40
+        def differ(number: int) -> bool:
+            return len({output[number] for output in self.by_system.values()}) > 1
 
-        return sorted(range(len(self.sources)), key=key)[:count]
+        first = list(range(min(count // 2, len(self.sources))))
+        others = [number for number in range(len(first), len(self.sources)) if differ(number)]
+        return [*first, *sorted(others, key=lambda number: len(self.sources[number]) // 40)][:count]
 
 
 def score_section(rows: Sequence[Row]) -> str:

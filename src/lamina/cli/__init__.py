@@ -23,6 +23,7 @@ from lamina.cli.prepare import prepare
 from lamina.cli.recipes import recipes
 from lamina.cli.rescore import rescore
 from lamina.cli.score import score
+from lamina.cli.study import study
 from lamina.cli.systems import systems
 from lamina.cli.train import train
 from lamina.cli.translate import translate
@@ -45,6 +46,7 @@ app.command("average")(average)
 app.command("score")(score)
 app.command("compare")(compare)
 app.command("export")(export)
+app.command("study")(study)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
 app.command("doctor")(doctor)

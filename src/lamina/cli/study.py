@@ -1,0 +1,39 @@
+"""`lamina study`: recipes × seeds, trained, evaluated and compared."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def study(
+    file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study (YAML).")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default="studies/NAME")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Trainings at a time.")] = 1,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the table only.")] = False,
+) -> None:
+    """Train every recipe with every seed, evaluate all, and write one table with spread and significance.
+
+    What is finished is not done again: stop it however you like, the same command goes on.
+
+    [bold]Examples[/bold]
+
+        lamina study study.yaml
+
+        lamina study study.yaml --jobs 2 --out studies/depth
+    """
+    from lamina.analysis.study import carry_out, read_study
+    from lamina.cli.demo import show_training
+    from lamina.cli.systems import print_columns
+
+    plan = read_study(file)
+    folder = out or Path("studies") / plan.name
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with show_training(quiet) as show:
+        finding = carry_out(plan, file.parent, folder, jobs, threads, show)
+    print_columns([finding.head, *finding.texts(finding.rows)])
+    print(f"Page: {folder / 'report.html'}", file=sys.stderr)
