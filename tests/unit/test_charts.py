@@ -12,7 +12,7 @@ import pytest
 from lamina.analysis.axes import Axis, tick_text
 from lamina.analysis.charts import HEIGHT, LEFT, RIGHT, Series, bar_chart, line_chart
 from lamina.analysis.colours import SERIES, is_dark, ramp, series_colour
-from lamina.analysis.maps import Labels, heat_map
+from lamina.analysis.maps import Labels, cell_text, heat_map
 from lamina.analysis.page import definitions, figure, page, section, table
 from lamina.analysis.svg import WIDTH
 
@@ -68,6 +68,14 @@ def test_a_map_has_a_cell_for_every_value_and_says_what_it_is() -> None:
     assert "the, Hund: 0.9" in hints
     assert not any("nan" in (hint or "") for hint in hints)
     assert {"source", "target", "weight", "the", "Hund", "</s>"} <= set(words(drawing))
+
+
+@pytest.mark.parametrize(
+    ("value", "high", "words"),
+    [(0.25, 1, "0.25"), (0.98, 0.98, "0.98"), (0.001, 1, ""), (-3.2, 40, "-3"), (12.5, 40, "12")],
+)
+def test_numbers_in_cells(value: float, high: float, words: str) -> None:
+    assert cell_text(value, Axis("", 0, high)) == words
 
 
 def test_labels_of_72_layers_do_not_touch() -> None:

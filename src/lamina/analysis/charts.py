@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from lamina.analysis.axes import Axis, tick_text
@@ -65,6 +65,8 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, order: str = "") -> s
 def bar_chart(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], y: Axis, label: str = "") -> str:
     """For each group a bar of every series, side by side, with its value where there is room."""
     names, top = legend([name for name, _ in series] if len(series) > 1 else [], LEFT, WIDTH - LEFT - RIGHT)
+    if y.low < 0:  # room for the numbers below bars
+        y = replace(y, low=y.low - 0.08 * (y.high - y.low))
     frame = _Frame(top + 12, RIGHT)
     parts = [*names, *_vertical(frame, y), text(LEFT + frame.width / 2, HEIGHT - 8, label)]
     slot = frame.width / max(1, len(groups))

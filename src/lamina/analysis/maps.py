@@ -47,9 +47,10 @@ def heat_map(values: Sequence[Sequence[float]], labels: Labels, *, around_zero: 
             x, y = left + c * wide, TOP + r * tall
             hint = f"{labels.rows[r]}, {labels.columns[c]}: {value:.4g}"
             parts.append(rectangle(x, y, wide + 0.3, tall + 0.3, colour, hint))
-            if wide >= 34 and tall >= 14:
+            words = cell_text(value, scale)
+            if wide >= 28 and tall >= 14 and words:
                 ink = "#fff" if is_dark(colour) else "#000"
-                parts.append(text(x + wide / 2, y + tall / 2 + 4, f"{value:.2g}", size=10, ink=ink))
+                parts.append(text(x + wide / 2, y + tall / 2 + 4, words, size=10, ink=ink))
     named = range(0, len(labels.rows), max(1, math.ceil(13 / tall)))
     parts.extend(text(left - 6, TOP + (r + 0.5) * tall + 4, labels.rows[r], "end") for r in named)
     slanted = LETTER * _longest(labels.columns) + 4 > wide and any(not name.isdigit() for name in labels.columns)
@@ -63,6 +64,14 @@ def heat_map(values: Sequence[Sequence[float]], labels: Labels, *, around_zero: 
     parts.append(text(14, (TOP + floor) / 2, labels.row, turn=-90))
     parts.extend(colour_bar(scale, anchors, max(floor - TOP, 80.0)))
     return picture(parts, max(height, 120.0))
+
+
+def cell_text(value: float, scale: Axis) -> str:
+    """Two digits of the largest; nothing for what is next to nothing beside it."""
+    largest = max(abs(scale.low), abs(scale.high))
+    if abs(value) < 0.005 * largest:
+        return ""
+    return f"{value:.{max(0, 1 - math.floor(math.log10(0.999 * largest)))}f}" if not scale.log else f"{value:.1g}"
 
 
 def _there(value: float, log: bool) -> bool:

@@ -1,0 +1,107 @@
+"""`lamina study`: recipes × seeds from one file, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+from lamina.analysis.study import plan, read_study
+from lamina.recipe.loader import load_recipe
+from lamina.recipe.shipped import find_recipe
+from support import run_lamina
+
+STUDY = """\
+name: small
+data: {data}/data
+test: [{data}/few.en, {data}/few.de]
+steps: 8
+seeds: [1, 2]
+baseline: plain
+systems:
+  plain: {{recipe: recipe.yaml, set: {{system: transformer}}}}
+  fused: {{recipe: recipe.yaml}}
+set: {{train.warmup: 4, train.save_every: 4, train.gradients_every: 2}}
+"""
+
+
+@pytest.fixture
+def study(data: Path, tmp_path: Path) -> Path:
+    for language in ("en", "de"):
+        lines = (data / f"valid.{language}").read_text().splitlines()[:6]
+        (data / f"few.{language}").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "recipe.yaml").write_text((data / "recipe.yaml").read_text())
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY.format(data=data))
+    return path
+
+
+@pytest.mark.slow
+def test_a_study_killed_and_started_again(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "lamina", "study", str(study), "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while not (out / "runs" / "plain-2").is_dir() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGKILL)
+    result = run_lamina("study", study, "--out", out)
+    assert result.returncode == 0, result.stderr
+    found = json.loads((out / "study.json").read_text())
+    scores = {(each["system"], each["seed"]): each["bleu"] for each in found["runs"]}
+    assert set(scores) == {(system, seed) for system in ("plain", "fused") for seed in (1, 2)}
+    plain, fused = found["systems"]
+    assert (plain["system"], plain["difference"], plain["p"]) == ("plain", 0.0, "")
+    mine = [scores["fused", 1], scores["fused", 2]]
+    assert fused["BLEU, mean"] == pytest.approx(fmean(mine))
+    assert fused["standard deviation"] == pytest.approx(stdev(mine))
+    assert 0 <= fused["p"] <= 1
+    page = (out / "report.html").read_text()
+    assert all(heading in page for heading in ("Training", "Gradient norm", "Sentences"))
+    weights = [(run / "model" / "model.safetensors").stat().st_mtime_ns for run in sorted((out / "runs").glob("*-?"))]
+    again = run_lamina("study", study, "--out", out)
+    assert again.stdout == result.stdout
+    assert weights == [
+        (run / "model" / "model.safetensors").stat().st_mtime_ns for run in sorted((out / "runs").glob("*-?"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("steps: 8", "steps: 0", "{study}: steps: Input should be greater than 0"),
+        ("seeds: [1, 2]", "seed: 3", "{study}: seed: Extra inputs are not permitted"),
+        ("baseline: plain", "baseline: plan", "{study}: baseline: must be one of plain, fused, but is plan instead."),
+        ("name: small", "name: [", "{study}: not YAML"),
+    ],
+)
+def test_mistakes(old: str, new: str, message: str, study: Path) -> None:
+    study.write_text(study.read_text().replace(old, new))
+    result = run_lamina("study", study)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"lamina: {message.format(study=study)}")
+
+
+def test_a_recipe_that_is_nowhere(study: Path, tmp_path: Path) -> None:
+    study.write_text(study.read_text().replace("fused: {recipe: recipe.yaml}", "fused: {recipe: no-such-recipe}"))
+    result = run_lamina("study", study, "--out", tmp_path / "out", "--jobs", "4", "--quiet")
+    assert result.returncode == 2
+    assert "no-such-recipe: neither a file nor a shipped recipe." in result.stderr
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "studies").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_shipped_studies_name_shipped_recipes_that_load(path: Path) -> None:
+    study = read_study(path)
+    assert len(study.systems) > 1
+    for training in plan(study, path.parent, Path("out"), 1):
+        overrides = [*training.overrides, f"train.max_steps={training.steps}"]
+        recipe = load_recipe(find_recipe(Path(training.recipe)), overrides, (10_000, 10_000), True)
+        assert recipe.train.seed in study.seeds
