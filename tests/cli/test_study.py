@@ -88,6 +88,7 @@ def test_mistakes(old: str, new: str, message: str, study: Path) -> None:
     assert result.stderr.startswith(f"lamina: {message.format(study=study)}")
 
 
+@pytest.mark.slow
 def test_a_recipe_that_is_nowhere(study: Path, tmp_path: Path) -> None:
     study.write_text(study.read_text().replace("fused: {recipe: recipe.yaml}", "fused: {recipe: no-such-recipe}"))
     result = run_lamina("study", study, "--out", tmp_path / "out", "--jobs", "4", "--quiet")

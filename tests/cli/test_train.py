@@ -89,7 +89,7 @@ def test_a_run_that_is_done_stays_as_it_is(data: Path, straight: Path) -> None:
     assert metrics(straight) == before
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_always_resumes_to_the_same_weights(
     kills: int, data: Path, straight: Path, tmp_path: Path
 ) -> None:
@@ -314,6 +314,7 @@ def test_damaged_data_is_named_and_nothing_is_lost(
     assert sorted(path.name for path in (straight / "checkpoints").iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_checkpoint_before(data: Path, straight: Path, tmp_path: Path) -> None:
     """A limit on the size of files stands in for the disk."""
     smaller = ["--set", "train.max_steps=12"]
@@ -350,6 +351,7 @@ def test_another_vocabulary_cannot_be_tuned(data: Path, straight: Path, tmp_path
     assert tuned.returncode == 0, tuned.stderr
 
 
+@pytest.mark.slow
 def test_a_moving_average_is_what_is_saved_and_it_resumes_exactly(data: Path, tmp_path: Path) -> None:
     own = ["--set", "train.ema=0.5", "--set", "train.save_every=1", "--set", "train.keep_last=30"]
     plain_run, averaged = tmp_path / "plain", tmp_path / "ema"

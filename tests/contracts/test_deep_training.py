@@ -7,6 +7,7 @@ import torch
 
 from lamina.model.build import build
 from lamina.model.seq2seq import Seq2Seq
+from lamina.training.objective import encoder_gradient_norms
 
 VOCABULARY, SYMBOLS = 14, 10
 
@@ -17,7 +18,7 @@ def copy_batch(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
     return source, torch.nn.functional.pad(words, (1, 0), value=0), source
 
 
-def encoder_gradient_norms(model: Seq2Seq) -> list[float]:
+def norms_by_name(model: Seq2Seq) -> list[float]:
     """One per encoder layer, from the names of the parameters alone."""
     squares: dict[int, float] = {}
     for name, parameter in model.named_parameters():
@@ -27,7 +28,14 @@ def encoder_gradient_norms(model: Seq2Seq) -> list[float]:
     return [squares[layer] ** 0.5 for layer in sorted(squares)]
 
 
-@pytest.mark.parametrize(("system", "layers"), [pytest.param("msc", 72, marks=pytest.mark.slow), ("transformer", 36)])
+@pytest.mark.parametrize(
+    ("system", "layers"),
+    [
+        ("msc", 12),
+        pytest.param("msc", 72, marks=pytest.mark.slow),
+        pytest.param("transformer", 36, marks=pytest.mark.slow),
+    ],
+)
 def test_deep_encoders_train(system: str, layers: int) -> None:
     torch.manual_seed(1)
     model = build(
@@ -49,6 +57,7 @@ def test_deep_encoders_train(system: str, layers: int) -> None:
         loss.backward()
         losses.append(loss.item())
         norms = encoder_gradient_norms(model)
+        assert norms == pytest.approx(norms_by_name(model), rel=1e-5)
         assert len(norms) == layers
         assert all(0 < norm < float("inf") for norm in norms)
         optimizer.step()

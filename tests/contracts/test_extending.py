@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_page_works_as_written(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "extending.md").read_text()
     module, import_line, entry, use, identity = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)

@@ -87,6 +87,7 @@ def test_batch_and_padding_change_nothing(system: str) -> None:
     assert_same(search(stepper, pad(rows_of(source_BS), left=True, extra=2), SHORT), together)
 
 
+@pytest.mark.slow
 def test_a_wide_beam_finds_the_best_of_all() -> None:
     """Every text of up to two tokens, enumerated."""
     model, source_BS = small(), make_batch().source_BS[:1]

@@ -37,6 +37,7 @@ def test_averages_need_a_cache_of_constant_size(attention: str, constant: bool) 
     assert (count_cache(early) == count_cache(late)) is constant
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["average", "merged"])
 def test_running_sums_stay_exact_over_long_targets(attention: str) -> None:
     """A sum in 16 bits would stop growing after a few hundred positions."""
