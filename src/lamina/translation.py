@@ -22,7 +22,7 @@ from lamina.search.packing import prepare_for_decoding
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import ModelStepper, Stepper
-from lamina.search.workers import map_on_cores
+from lamina.search.workers import map_on_cores, threads_for
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
 
@@ -151,7 +151,8 @@ class Translator:
         def search(numbers: Sequence[int]) -> list[list[Hypothesis]]:
             source_BS = self._pad([sources[number] for number in numbers])
             starts = None if prefixes is None else [prefixes[number] for number in numbers]
-            with torch.inference_mode():
+            weight_VD = self.models[0].head.weight_VD
+            with torch.inference_mode(), threads_for(len(numbers) * settings.beam * weight_VD.numel()):
                 if sampling is None:
                     return beam_search(self.stepper, source_BS, settings, self.models[0].start_id, starts)
                 assert generator is not None

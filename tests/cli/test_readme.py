@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import pytest
+
+from lamina.corpus.demo import write_demo
 from lamina.systems import SYSTEMS
+from support import run_lamina
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -25,3 +30,27 @@ def test_the_table_is_the_code() -> None:
     for name, system in SYSTEMS.items():
         cells = [cell.strip(" `") for cell in listed[name].split("|")[2:5]]
         assert cells == [system.encoder, system.bridge, system.head]
+
+
+def test_four_commands_from_text_to_a_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = README.read_text().partition("## Your own text")[2]
+    commands, recipe = re.search(r"```\n(lamina prepare.*?)```\n\n```yaml\n(.*?)```", text, flags=re.DOTALL).groups()
+    smaller = {
+        "size: tiny": "size: tiny, d_model: 16, ffn_size: 32, heads: 2",
+        "8000": "6",
+        "warmup: 2000": "warmup: 2",
+    }
+    for old, new in smaller.items():
+        assert old in recipe
+        recipe = recipe.replace(old, new)
+    monkeypatch.chdir(tmp_path)
+    write_demo(tmp_path, train=120, valid=8, test=8)
+    for language in ("en", "de"):
+        (tmp_path / f"valid.{language}").rename(tmp_path / f"dev.{language}")
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    ran = [shlex.split(command)[1:] for command in commands.splitlines()]
+    assert [words[0] for words in ran] == ["prepare", "train", "translate", "eval"]
+    results = [run_lamina(*words) for words in ran]
+    assert [result.returncode for result in results] == [0] * 4, results[-1].stderr
+    assert len((tmp_path / "test.out").read_text().splitlines()) == 8
+    assert re.match(r"bleu +\d", results[-1].stdout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +17,8 @@ from lamina.processes import can_fork, processes
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+WORTH_SHARING = 5 * 10**7  # multiply-adds of the vocabulary product
 
 _work: Callable[[Any], Any]  # of this worker process
 
@@ -32,6 +35,20 @@ def map_on_cores(work: Callable[[Item], Result], items: Sequence[Item]) -> Itera
         return
     with processes(workers, _begin, work) as pool:
         yield from pool.map(_do, items)
+
+
+@contextmanager
+def threads_for(work: int) -> Iterator[None]:
+    """One thread while a step has fewer multiply-adds than are worth handing out to others."""
+    before = torch.get_num_threads()
+    if before == 1 or work >= WORTH_SHARING:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _begin(work: Callable[[Any], Any]) -> None:
