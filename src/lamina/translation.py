@@ -227,8 +227,10 @@ def load(
     int8: bool = False,
 ) -> Translator:
     """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
+    from lamina.training.allocator import keep_pages
     from lamina.training.distributed import choose_device
 
+    keep_pages()  # a step's logits would be new pages every time
     if threads is not None:
         torch.set_num_threads(threads)
     place = choose_device(device)

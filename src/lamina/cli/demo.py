@@ -34,9 +34,7 @@ def demo(
     from lamina.cli.compare import print_rows
     from lamina.cli.progress import show_progress
     from lamina.demo import DemoSize, prepare_corpus, train_side_by_side, translate_and_score
-    from lamina.training.allocator import keep_pages
 
-    keep_pages()
     size = DemoSize(train=pairs, steps=steps)
     started = time.monotonic()
 

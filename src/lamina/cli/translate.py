@@ -76,7 +76,6 @@ def translate(
     from lamina.corpus.reading import decode_lines, read_lines
     from lamina.search.sampling import SamplingSettings
     from lamina.search.settings import SearchSettings
-    from lamina.training.allocator import keep_pages
     from lamina.translation import load
 
     if nbest > 1 and form == "text":
@@ -87,7 +86,6 @@ def translate(
         raise UsageError("--prefix is for beam search; leave --sample out.")
     if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
         raise UsageError("--temperature, --top-k and --top-p need --sample.")
-    keep_pages()
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
     for note in () if quiet else translator.notes:
         print(f"lamina: {note}", file=sys.stderr)

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from lamina.corpus.reading import read_lines
-from lamina.training.allocator import keep_pages
 from lamina.translation import load
 
 
@@ -29,7 +28,6 @@ def measure_decoding(
     threads: int | None,
 ) -> dict[str, Any]:
     """Everything `lamina bench decode` prints; batch sizes take turns."""
-    keep_pages()
     translator = load(run, device=device, threads=threads, int8=int8)
     source = translator.text.source
     lines = list(islice((line for line in read_lines(input_file) if line.strip()), sentences))
