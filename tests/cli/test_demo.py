@@ -31,6 +31,7 @@ def test_the_whole_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not re.search(r"(?:src|href)=\"(?!data:)|@import|url\(", page)
 
 
+@pytest.mark.slow
 def test_a_training_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lamina.demo.SYSTEMS", {"plain": "demo-transformer", "fused": "no-such-recipe"})
     result = run_small(tmp_path / "demo", monkeypatch)

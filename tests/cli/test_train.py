@@ -105,9 +105,8 @@ def test_killed_at_random_moments_it_always_resumes_to_the_same_weights(
     assert_same_run(tmp_path / "run", straight)
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 75), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_signals_save_and_say_so(number: int, code: int, data: Path, straight: Path, tmp_path: Path) -> None:
     with start(data, tmp_path / "run") as process:
         for line in process.stderr:
@@ -385,6 +384,7 @@ def test_compiled_training_learns_the_same(data: Path, tmp_path: Path) -> None:
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_best_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
     options = ["train.validate_every=2", "train.keep_best=3", "train.keep_last=1", "train.save_every=24"]
     result = train(data, tmp_path / "run", *(part for option in options for part in ("--set", option)))
@@ -396,6 +396,7 @@ def test_the_best_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "checkpoints" / "best.txt").read_text() == f"step_{best[0]:06}\n"
 
 
+@pytest.mark.slow
 def test_bleu_at_validation_chooses_the_best(data: Path, tmp_path: Path) -> None:
     options = ["train.bleu_sentences=8", "train.best_by=bleu", "train.validate_every=12"]
     result = train(data, tmp_path / "run", *(part for option in options for part in ("--set", option)))

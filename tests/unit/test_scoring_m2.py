@@ -163,6 +163,7 @@ def correct(sentence: Annotated, annotator: str) -> str:
     return " ".join([*words, *sentence.words[at:]])
 
 
+@pytest.mark.slow
 @needs_shared
 def test_annotators_of_ua_gec_agree_with_themselves() -> None:
     lines = list(read_lines(SHARED / "data" / "ua-gec" / "test-part.m2.gz"))

@@ -164,6 +164,7 @@ def test_an_ensemble_averages_probabilities() -> None:
     torch.testing.assert_close(found.full().exp(), (each[0] + each[1]) / 2)
 
 
+@pytest.mark.slow
 def test_samples_follow_the_distribution() -> None:
     model, source_BS = small(), make_batch().source_BS[:1].repeat(100, 1)
     many = SearchSettings(beam=200, max_length=(0.0, 1))
