@@ -27,7 +27,10 @@ def test_the_whole_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert re.search(r"^bleu +fused +\d+\.\d\d ± \d", first.stdout, flags=re.M)
     assert first.stdout.endswith(f"Report: {out / 'report.html'}\n")
     page = (out / "report.html").read_text()
-    assert all(heading in page for heading in ("Scores", "Sentences", "Training", "Gradient norm", "layer 4"))
+    assert all(
+        heading in page
+        for heading in ("Scores", "Sentences", "Training", "Gradient norm", "layer 4", "Attention", "reader")
+    )
     assert not re.search(r"(?:src|href)=\"(?!data:)|@import|url\(", page)
 
 

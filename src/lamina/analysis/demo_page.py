@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from lamina.analysis.attention import analyze_attention
+from lamina.analysis.finding import Finding
 from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.page import code, page, paragraph, section
 from lamina.analysis.records import Records
@@ -30,10 +33,19 @@ def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Recor
             score_section(rows),
             example_section(outputs, SHOWN),
             curve_section(records),
+            attention(runs[-1], outputs).as_section(),
             analyze_gradients(runs).as_section(),
             section("What to try next", code(next_commands(runs[0].parent.parent))),
         ],
     )
+
+
+def attention(run: Path, outputs: Outputs) -> Finding:
+    """The top layer's map of one sentence and, of a fused model, the surface reader's."""
+    found = analyze_attention(run, outputs.sources[outputs.examples(1)[0]])
+    top, *others = found.pictures
+    surface = [picture for picture in others if picture.name == "surface"]
+    return replace(found, pictures=[top, *surface], rows=[])
 
 
 def next_commands(out: Path) -> str:

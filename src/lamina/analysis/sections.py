@@ -30,7 +30,7 @@ class Outputs:
         def differ(number: int) -> bool:
             return len({output[number] for output in self.by_system.values()}) > 1
 
-        first = list(range(min(count // 2, len(self.sources))))
+        first = list(range(min((count + 1) // 2, len(self.sources))))
         others = [number for number in range(len(first), len(self.sources)) if differ(number)]
         return [*first, *sorted(others, key=lambda number: len(self.sources[number]) // 40)][:count]
 
