@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lamina.analysis.demo_page import demo_page
-from lamina.analysis.records import read_records
 from lamina.analysis.sections import Outputs
 from lamina.corpus.demo import write_demo
 from lamina.corpus.prepare import Plan, Progress, no_progress, prepare
@@ -16,6 +15,7 @@ from lamina.files import write_text
 from lamina.scoring.compare import Row, compare_outputs
 from lamina.scoring.protocol import Gold
 from lamina.training.launch import Show, Training, train_all
+from lamina.training.records import read_records
 
 SYSTEMS = {"plain": "demo-transformer", "fused": "demo-surface-fusion"}  # a run's name and its recipe's
 VOCABULARY = 4000  # a ceiling; the words of the grammar need fewer

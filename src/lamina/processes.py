@@ -15,11 +15,6 @@ from typing import Any
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
 
 
-def can_fork() -> bool:
-    """Whether a process can be copied as it is, with all that it has in memory."""
-    return "fork" in multiprocessing.get_all_start_methods()
-
-
 @contextmanager
 def processes(workers: int, initializer: Callable[..., None], argument: Any) -> Iterator[Executor]:
     """A pool whose processes begin with `initializer(argument)`; a single worker stays in this process."""
@@ -27,7 +22,7 @@ def processes(workers: int, initializer: Callable[..., None], argument: Any) -> 
         with ThreadPoolExecutor(1, initializer=initializer, initargs=(argument,)) as threads:
             yield threads
         return
-    context = multiprocessing.get_context("fork" if can_fork() else "spawn")
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     first = (os.getpid(), initializer, argument)
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=first) as pool:
         yield pool

@@ -10,9 +10,9 @@ from lamina.analysis.attention import analyze_attention
 from lamina.analysis.finding import Finding
 from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.page import code, page, paragraph, section
-from lamina.analysis.records import Records
 from lamina.analysis.sections import Outputs, curve_section, example_section, score_section
 from lamina.scoring.compare import Row
+from lamina.training.records import Records
 
 SHOWN = 8
 

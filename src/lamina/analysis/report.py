@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from lamina.analysis.attention import analyze_attention
@@ -11,15 +12,16 @@ from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.layers import analyze_layers
 from lamina.analysis.masking import analyze_masking
 from lamina.analysis.page import code, page, paragraph, section
-from lamina.analysis.records import read_records
 from lamina.analysis.sections import Outputs, curve_section, example_section, score_section
 from lamina.errors import LaminaError
 from lamina.files import write_text
 from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
+from lamina.training.records import read_records
 from lamina.translation import load
 
 SHOWN = 6
+PAIRS = 200  # over which gates are averaged
 Test = tuple[list[str], list[str]]  # sources and references
 
 
@@ -57,13 +59,13 @@ def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[s
 
 def findings(runs: Sequence[Path], test: Test | None, missing: list[str]) -> Iterator[Finding]:
     """Each analysis that applies; why another does not is added to `missing`."""
-    attempts: list[Callable[[], Finding]] = [lambda: analyze_gradients(runs)]
+    attempts: list[Callable[[], Finding]] = [partial(analyze_gradients, runs)]
+    pairs = list(zip(*test, strict=True))[:PAIRS] if test else []
     for run in runs:
-        pairs = list(zip(*test, strict=True))[:200] if test else []
-        attempts.append(lambda run=run, pairs=pairs: analyze_layers(run, pairs))  # type: ignore[misc]
+        attempts.append(partial(analyze_layers, run, pairs))
         if test is not None:
-            attempts.append(lambda run=run: analyze_masking(run, *test))  # type: ignore[misc]
-            attempts.append(lambda run=run: analyze_attention(run, shortest(test[0])))  # type: ignore[misc]
+            attempts.append(partial(analyze_masking, run, *test))
+            attempts.append(partial(analyze_attention, run, shortest(test[0])))
     for attempt in attempts:
         try:
             yield attempt()

@@ -10,8 +10,8 @@ from html import escape
 from lamina.analysis.axes import Axis
 from lamina.analysis.charts import Series, line_chart
 from lamina.analysis.page import definitions, figure, paragraph, section, side_by_side, table
-from lamina.analysis.records import Records
 from lamina.scoring.compare import Row
+from lamina.training.records import Records
 
 LOSS = "loss (nats per token)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -14,10 +14,9 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 from sacrebleu.metrics.bleu import BLEU
 
 from lamina.analysis.degradation import analyze_degradation
-from lamina.analysis.finding import Finding, Picture
+from lamina.analysis.finding import Finding
 from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.page import page, paragraph, section, table
-from lamina.analysis.records import read_records
 from lamina.analysis.sections import Outputs, curve_section, example_section
 from lamina.corpus.reading import TwoFiles
 from lamina.errors import LaminaError, UsageError
@@ -25,6 +24,7 @@ from lamina.files import digest, write_text
 from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
 from lamina.training.launch import Show, Training, train_all
+from lamina.training.records import read_records
 from lamina.translation import load
 
 SHOWN = 6
@@ -136,7 +136,7 @@ def done_mark(training: Training) -> Path:
 
 def fingerprint(training: Training) -> str:
     """Changes when anything does that changes the run."""
-    return " ".join(training.command()[4:])
+    return " ".join(replace(training, threads=0).command()[4:])
 
 
 def is_done(training: Training) -> bool:
@@ -172,11 +172,8 @@ def summarise(study: Study, results: Sequence[Result], sources: list[str], refer
     rows = []
     for system, each in by_system.items():
         scores = [result.bleu for result in each]
-        spread = stdev(scores) if len(scores) > 1 else float("nan")
-        chance = p.get(system)
-        rows.append(
-            (system, len(scores), fmean(scores), spread, fmean(scores) - base, "" if chance is None else chance)
-        )
+        mean, spread, chance = fmean(scores), stdev(scores) if len(scores) > 1 else "", p.get(system)
+        rows.append((system, len(scores), mean, spread, mean - base, "" if chance is None else chance))
     head = ("system", "seeds", "BLEU, mean", "standard deviation", "difference", "p")
     data = {
         "study": study.model_dump(mode="json"),
@@ -189,8 +186,7 @@ def summarise(study: Study, results: Sequence[Result], sources: list[str], refer
         f"{study.steps:,} updates of every run; difference and p (paired bootstrap over the test sentences of all "
         f"seeds) are against `{study.baseline}`."
     )
-    pictures: list[Picture] = []
-    return Finding("study", study.name, reading, pictures, head, rows, data)
+    return Finding("study", study.name, reading, [], head, rows, data)
 
 
 def write_page(

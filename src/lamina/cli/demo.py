@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from lamina.cli.next_step import say_next
 
 EXAMPLES = 4
 
@@ -32,7 +32,7 @@ def demo(
         lamina demo --out /tmp/demo --steps 2000
     """
     from lamina.cli.compare import print_rows
-    from lamina.cli.progress import show_progress
+    from lamina.cli.progress import show_progress, show_training
     from lamina.demo import DemoSize, prepare_corpus, train_side_by_side, translate_and_score
 
     size = DemoSize(train=pairs, steps=steps)
@@ -59,25 +59,4 @@ def demo(
     print_rows(rows, "bootstrap")
     say("done")
     print(f"\nReport: {out / 'report.html'}")
-    if not quiet:
-        print(f"Next: lamina translate {out / 'runs' / 'fused'}, and type a sentence in English", file=sys.stderr)
-
-
-@contextmanager
-def show_training(quiet: bool) -> Iterator[Callable[[str, int, int, float], None]]:
-    """Two bars on a terminal; elsewhere a line for each tenth of the way."""
-    if quiet or sys.stderr.isatty():
-        from lamina.cli.progress import show_progress
-
-        with show_progress(quiet) as progress:
-            yield lambda name, step, steps, loss: progress(f"{name} (loss {loss:.2f})", step, steps)
-        return
-    said: dict[str, int] = {}
-
-    def line(name: str, step: int, steps: int, loss: float) -> None:
-        tenth = 10 * step // steps
-        if tenth > said.get(name, 0):
-            said[name] = tenth
-            print(f"         {name}: step {step} of {steps}, loss {loss:.2f}", file=sys.stderr)
-
-    yield line
+    say_next("lamina", "translate", out / "runs" / "fused", quiet=quiet)

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, silence elsewhere."""
+"""Bars on a terminal; elsewhere silence, or lines for what takes long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,33 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 @contextmanager
 def show_progress(quiet: bool = False) -> Iterator[Callable[[str, int, int | None], None]]:
     """A function that takes a stage, how much is done and how much there is, and draws a bar on stderr."""
-    console = Console(stderr=True)
+    with _bars(quiet) as draw:
+        yield lambda stage, done, total: draw(stage, stage, done, total)
+
+
+@contextmanager
+def show_training(quiet: bool = False) -> Iterator[Callable[[str, int, int, float], None]]:
+    """A function that takes a training's name, its step, all its steps and its loss.
+
+    It draws a bar for each training on a terminal; elsewhere it prints a line for each tenth of the way.
+    """
+    if quiet or sys.stderr.isatty():
+        with _bars(quiet) as draw:
+            yield lambda name, step, steps, loss: draw(name, f"{name}  loss {loss:.2f}", step, steps)
+        return
+    said: dict[str, int] = {}
+
+    def line(name: str, step: int, steps: int, loss: float) -> None:
+        tenth = 10 * step // steps
+        if tenth > said.get(name, 0):
+            said[name] = tenth
+            print(f"         {name}: step {step} of {steps}, loss {loss:.2f}", file=sys.stderr)
+
+    yield line
+
+
+@contextmanager
+def _bars(quiet: bool) -> Iterator[Callable[[str, str, int, int | None], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -21,12 +47,12 @@ def show_progress(quiet: bool = False) -> Iterator[Callable[[str, int, int | Non
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=quiet or not sys.stderr.isatty()) as bars:
-        stages: dict[str, int] = {}
+    with Progress(*columns, console=Console(stderr=True), disable=quiet or not sys.stderr.isatty()) as bars:
+        tasks: dict[str, int] = {}
 
-        def update(stage: str, done: int, total: int | None) -> None:
-            if stage not in stages:
-                stages[stage] = bars.add_task(stage, total=total)
-            bars.update(stages[stage], completed=done, total=total)  # type: ignore[arg-type]
+        def draw(key: str, words: str, done: int, total: int | None) -> None:
+            if key not in tasks:
+                tasks[key] = bars.add_task(words, total=total)
+            bars.update(tasks[key], description=words, completed=done, total=total)  # type: ignore[arg-type]
 
-        yield update
+        yield draw

@@ -27,7 +27,7 @@ def study(
         lamina study study.yaml --jobs 2 --out studies/depth
     """
     from lamina.analysis.study import carry_out, read_study
-    from lamina.cli.demo import show_training
+    from lamina.cli.progress import show_training
     from lamina.cli.systems import print_columns
 
     plan = read_study(file)

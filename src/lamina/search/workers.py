@@ -6,6 +6,7 @@ operations that gain little by a second thread.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from lamina.processes import can_fork, processes
+from lamina.processes import processes
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,11 +27,12 @@ _work: Callable[[Any], Any]  # of this worker process
 def map_on_cores(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     """`work` of every item, in order, by a process for each of torch's threads.
 
-    The processes are copies of this one, with its model. Where that cannot be (not on Linux or macOS, or not from the
-    main thread, whose copy others could hold up) everything is done here.
+    The processes are copies of this one, with its model. Where copying is not safe (not on Linux, or not from the main
+    thread) everything is done here.
     """
     workers = min(torch.get_num_threads(), len(items))
-    if workers < 2 or not can_fork() or threading.current_thread() is not threading.main_thread():
+    safe = sys.platform == "linux" and threading.current_thread() is threading.main_thread()
+    if workers < 2 or not safe:
         yield from map(work, items)
         return
     with processes(workers, _begin, work) as pool:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lamina.analysis.records import read_records
 from lamina.errors import LaminaError, StoppedError
 from lamina.processes import end_with_parent
+from lamina.training.records import read_records
 
 POLL = 0.5  # seconds
 Show = Callable[[str, int, int, float], None]  # a training's name, its step, all its steps, its loss

@@ -1,0 +1,42 @@
+"""What is shown while trainings run: a bar for each on a terminal, a line for each tenth elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from lamina.cli.progress import show_training
+
+
+class Terminal(io.StringIO):
+    """Remembers all that is written to it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run_two(steps: int) -> None:
+    with show_training() as show:
+        for step in range(1, steps + 1):
+            show("plain", step, steps, 5.0 / step)
+            show("fused", step, steps, 6.0 / step)
+
+
+def test_a_terminal_has_one_bar_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    run_two(20)
+    picture = terminal.getvalue().rpartition("plain  loss 0.25")[2]  # the last one, below its first bar
+    assert "fused  loss 0.30" in picture
+    assert picture.count("loss") == 1
+
+
+def test_elsewhere_each_tenth_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    run_two(20)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].strip() == "plain: step 2 of 20, loss 2.50"
+    assert lines[-1].strip() == "fused: step 20 of 20, loss 0.30"
+    assert len(lines) == 20
