@@ -211,9 +211,9 @@ def test_the_best_candidates_are_found_in_order(vocabulary: int, count: int) -> 
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("large", [0, 2**18], ids=["packed", "plain"])
-def test_quick_steps_write_the_same_texts(system: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lamina.search.packing.LARGE", large)
+@pytest.mark.parametrize("few", [0, 1000], ids=["many rows", "few rows"])
+def test_quick_steps_write_the_same_texts(system: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lamina.search.packing.FEW", few)
     source_BS = make_batch().source_BS
     expected = search(ModelStepper(small(system)), source_BS, SHORT)
     quick = prepare_for_decoding(small(system))

@@ -210,7 +210,7 @@ class Decoder(nn.Module):
         batch, rows, _ = x_BWD.shape
         own_WW = own_past(rows, x_BWD.dtype, x_BWD.device)
         seen_BWM = torch.cat([cache.seen_BWM, own_WW.expand(batch, rows, rows)], dim=2)
-        now = Now(cache.position, seen_BWM[:, None].expand(-1, self.heads, -1, -1).contiguous())
+        now = Now(cache.position, seen_BWM, self.heads)
         caches: list[Cache] = []
 
         def advance(layer: DecoderLayer, memory: Remembered, past: Cache, x_BWD: Tensor) -> Tensor:

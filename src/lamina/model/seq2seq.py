@@ -108,7 +108,7 @@ class Seq2Seq(nn.Module):
 
     def step(self, tokens_R: Tensor, memory: SourceMemory, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:
         """Each row's distribution after one more token, as (B, W, V): W rows of each source, in order."""
-        x_R1D = self.target_embedding(tokens_R[:, None], cache.position)
-        x_BWD = x_R1D.view(memory.sources, cache.seen_BWM.shape[1], self.config.d_model)
+        x_RD = self.target_embedding.step(tokens_R, cache.position)
+        x_BWD = x_RD.view(memory.sources, cache.seen_BWM.shape[1], self.config.d_model)
         states, cache = self.decoder.step(x_BWD, memory.decoder, cache)
         return self.head(states, memory.head), cache

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar, cast
 
-import torch
 from torch import Tensor
-
-LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -51,17 +47,6 @@ class LogProbs:
 
     scores_BTV: Tensor
     normaliser_BT1: Tensor
-
-    @classmethod
-    def of_logits(cls, logits_BTV: Tensor) -> LogProbs:
-        """The softmax of logits, normalised in at least 32 bits."""
-        precise = torch.promote_types(logits_BTV.dtype, torch.float32)
-        if torch.is_grad_enabled():
-            return cls(logits_BTV, logits_BTV.to(precise).logsumexp(dim=-1, keepdim=True))
-        # on a CPU, powers of 2 take half the time of powers of e
-        largest_BT1 = logits_BTV.amax(dim=-1, keepdim=True).to(precise)
-        powers_BTV = torch.add(largest_BT1 * -LOG2_E, logits_BTV.to(precise), alpha=LOG2_E).exp2_()
-        return cls(logits_BTV, largest_BT1 + powers_BTV.sum(dim=-1, keepdim=True).log())
 
     def full(self) -> Tensor:
         """The log-probabilities themselves, (B, T, V)."""

@@ -82,17 +82,17 @@ class _Search:
         at_end = tokens == EOS
         if at_end.any():
             self._finish(totals, rows, at_end, position)
-            order = at_end.argsort(axis=2, kind="stable")[..., : self.width]
-            totals, rows, tokens = (np.take_along_axis(part, order, axis=2) for part in (totals, rows, tokens))
+            sources, groups = np.ogrid[: len(tokens), : self.settings.groups]
+            going = sources[..., None], groups[..., None], at_end.argsort(axis=2, kind="stable")[..., : self.width]
+            totals, rows, tokens = totals[going], rows[going], tokens[going]
         else:
             totals, rows, tokens = (part[..., : self.width] for part in (totals, rows, tokens))
         shape = (len(self.numbers), self.settings.beam)
         rows, tokens = rows.reshape(shape), tokens.reshape(shape)
-        self.written = np.concatenate(
-            [np.take_along_axis(self.written, rows[..., None], axis=1), tokens[..., None]], axis=2
-        )
+        source_B1 = np.arange(shape[0])[:, None]
+        self.written = np.concatenate([self.written[source_B1, rows], tokens[..., None]], axis=2)
         self.total_BW = torch.as_tensor(np.ascontiguousarray(totals.reshape(shape)), device=self.device)
-        flat = rows + np.arange(shape[0])[:, None] * shape[1]
+        flat = rows + source_B1 * shape[1]
         self.done |= self.limits[self.numbers] == position
         return (torch.as_tensor(part.reshape(-1), device=self.device) for part in (flat, tokens))  # type: ignore[return-value]
 

@@ -8,11 +8,12 @@ from lamina.corpus.prepared import PreparedData
 from lamina.model.seq2seq import Seq2Seq
 from lamina.search.settings import SearchSettings
 from lamina.training.distributed import Ranks
-from lamina.translation import Translator
 
 
 def validation_bleu(model: Seq2Seq, data: PreparedData, sentences: int, ranks: Ranks) -> float:
     """sacreBLEU of the first so many validation pairs, beam 5; each rank translates its share."""
+    from lamina.translation import Translator  # with compiled loops, which most trainings do without
+
     split = data.split("valid")
     numbers = range(ranks.rank, min(sentences, len(split)), ranks.count)
     pairs = [split[number] for number in numbers]

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -20,6 +21,7 @@ class Head(nn.Module, ABC):
 
     weight_VD: nn.Parameter
     product: Callable[[Tensor], Tensor] | None = None  # a faster way to E·x, in models that only decode
+    normaliser: Callable[[Tensor], Tensor] | None = None  # a faster way to log Σ e^logit, in these
     normalised = True  # whether probabilities sum to 1; if not, their perplexity does not compare with others
 
     def remember(self, enc: EncoderStates) -> Any:
@@ -29,6 +31,14 @@ class Head(nn.Module, ABC):
     def logits(self, x_BTD: Tensor) -> Tensor:
         """E·x for every position."""
         return F.linear(x_BTD, self.weight_VD) if self.product is None else self.product(x_BTD)
+
+    def softmax(self, x_BTD: Tensor) -> LogProbs:
+        """The distribution whose logits are E·x, normalised in at least 32 bits."""
+        logits_BTV = self.logits(x_BTD)
+        if self.normaliser is not None:
+            return LogProbs(logits_BTV, self.normaliser(logits_BTV))
+        precise = torch.promote_types(logits_BTV.dtype, torch.float32)
+        return LogProbs(logits_BTV, logits_BTV.to(precise).logsumexp(dim=-1, keepdim=True))
 
     @abstractmethod
     def forward(self, states: DecoderStates, memory: Any) -> LogProbs:

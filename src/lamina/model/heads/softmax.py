@@ -34,7 +34,7 @@ class SoftmaxHead(Head):
 
     def forward(self, states: DecoderStates, memory: Any) -> LogProbs:
         """One vocabulary product."""
-        return LogProbs.of_logits(self.logits(states.features_BTD))
+        return self.softmax(states.features_BTD)
 
     def loss(self, states: DecoderStates, memory: Any, target_BT: Tensor, pad_id: int, smoothing: float) -> Loss:
         """Cross-entropy in chunks over tokens."""

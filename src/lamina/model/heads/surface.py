@@ -156,9 +156,9 @@ class SurfaceHead(Head):
         """Two vocabulary products in plain `hard` mode, otherwise one."""
         sides = self.sides(states, memory)
         if not self.two_softmaxes:
-            return LogProbs.of_logits(self.logits(self.mixed(sides)))
-        target = LogProbs.of_logits(self.logits(sides.target_BTD))
-        source = LogProbs.of_logits(self.logits(sides.source_BTD))
+            return self.softmax(self.mixed(sides))
+        target = self.softmax(sides.target_BTD)
+        source = self.softmax(sides.source_BTD)
         return LogProbs(
             sides.gate * target.scores_BTV + (1 - sides.gate) * source.scores_BTV,
             sides.gate * target.normaliser_BT1 + (1 - sides.gate) * source.normaliser_BT1,

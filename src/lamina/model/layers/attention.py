@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,9 +24,9 @@ class KeysValues:
     values_BHMK: Tensor
 
     @cached_property
-    def by_head(self) -> tuple[Tensor, Tensor]:
-        """Keys (A, K, M) and values (A, M, K) with a matrix for each head of each sequence, as products want them."""
-        return self.keys_BHMK.flatten(0, 1).transpose(1, 2), self.values_BHMK.flatten(0, 1)
+    def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The same memory, for loops on a CPU."""
+        return self.keys_BHMK.numpy(), self.values_BHMK.numpy()
 
 
 class PackedLinear(nn.Linear):

@@ -79,6 +79,12 @@ class TargetEmbedding(nn.Module):
         x_BTD = tokens_BTD + positions_TD.to(tokens_BTD.dtype)
         return self.dropout(x_BTD) if self.training else x_BTD
 
+    def step(self, tokens_R: Tensor, position: int) -> Tensor:
+        """Embed one token of every row, all at the same position, without dropout."""
+        tokens_RD = self.tokens.weight.index_select(0, tokens_R)
+        positions_1D = self.positions.between(position, position + 1, tokens_R.device)
+        return torch.add(positions_1D.to(tokens_RD.dtype), tokens_RD, alpha=math.sqrt(tokens_RD.shape[1]))
+
 
 def check_tokens(name: str, tokens_BT: Tensor, shape: Sequence[int] | None = None) -> None:
     """Token ids are whole numbers, a row per sentence, and as many as what they belong to."""

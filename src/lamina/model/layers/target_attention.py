@@ -15,7 +15,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys
@@ -30,10 +32,19 @@ class PastKeys:
     keys_BHMK: Tensor
     values_BHMK: Tensor
 
+    @cached_property
+    def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The same memory, for loops on a CPU."""
+        return self.keys_BHMK.numpy(), self.values_BHMK.numpy()
+
+    def with_room(self, position: int, rows: int) -> PastKeys:
+        """With room for one more position of every row."""
+        return self if self.keys_BHMK.shape[2] >= (position + 1) * rows else self._grow(position * rows)
+
     def write(self, key_BHWK: Tensor, value_BHWK: Tensor, position: int) -> PastKeys:
         """Add one position of every row; a cache is written once at each position."""
         rows = key_BHWK.shape[2]
-        past = self if self.keys_BHMK.shape[2] >= (position + 1) * rows else self._grow(position * rows)
+        past = self.with_room(position, rows)
         past.keys_BHMK.narrow(2, position * rows, rows).copy_(key_BHWK)
         past.values_BHMK.narrow(2, position * rows, rows).copy_(value_BHWK)
         return past
@@ -72,12 +83,18 @@ class Now:
     """Where a step stands: so many positions have gone before it; which past keys each row descends from."""
 
     position: int
-    seen_BHWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
+    seen_BWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
+    heads: int
 
     @cached_property
-    def seen_AWM(self) -> Tensor:
-        """By head of each source."""
-        return self.seen_BHWM.flatten(0, 1)
+    def seen_BHWM(self) -> Tensor:
+        """For every head."""
+        return self.seen_BWM[:, None].expand(-1, self.heads, -1, -1).contiguous()
+
+    @cached_property
+    def seen(self) -> NDArray[np.float32]:
+        """The same memory, for loops on a CPU."""
+        return self.seen_BWM.numpy()
 
 
 @dataclass(frozen=True)
@@ -89,9 +106,9 @@ class Remembered:
     mask: Tensor | None  # what is real, as attention wants it; None if everything is
 
     @cached_property
-    def bias_A1M(self) -> Tensor | None:
-        """The mask by head of each source, on a CPU."""
-        return None if self.mask is None else self.mask.flatten(0, 1)
+    def valid(self) -> NDArray[np.bool_]:
+        """The same memory, for loops on a CPU."""
+        return self.valid_BS.contiguous().numpy()
 
 
 class TargetAttention(nn.Module, ABC):
