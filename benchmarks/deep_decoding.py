@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import lamina
 from lamina.model.seq2seq import Seq2Seq
 from lamina.search.beam import beam_search
-from lamina.search.packing import prepare_for_decoding
+from lamina.search.products import prepare_for_decoding
 from lamina.search.settings import SearchSettings
 from lamina.search.stepper import ModelState, ModelStepper
 

@@ -18,7 +18,7 @@ from lamina.runs import load_run
 from lamina.search.beam import beam_search
 from lamina.search.ensemble import EnsembleStepper
 from lamina.search.int8 import quantise, step_ratio
-from lamina.search.packing import prepare_for_decoding
+from lamina.search.products import prepare_for_decoding
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import ModelStepper, Stepper

@@ -84,7 +84,7 @@ def test_attention_to_the_past_writes_and_sees_what_a_row_descends_from() -> Non
     seen[:, :, 0] = 0.0  # both descend from the first row of the first position
     seen[:, 0, 3] = seen[:, 1, 2] = 0.0  # then they have crossed
     seen[:, 0, 4] = seen[:, 1, 5] = 0.0  # and each sees itself
-    found = kernels.attend_to_past(packed.numpy(), keys.numpy(), values.numpy(), seen.numpy(), position)
+    found = kernels.attend_to_past(packed.numpy(), keys.numpy(), values.numpy(), seen.numpy())
     split = packed.view(SOURCES, BEAMS, 3, HEADS, size).permute(2, 0, 3, 1, 4)
     assert torch.equal(keys[:, :, 4:6], split[1])
     assert torch.equal(values[:, :, 4:6], split[2])

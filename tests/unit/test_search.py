@@ -19,7 +19,7 @@ from lamina.search.beam import beam_search
 from lamina.search.candidates import best_candidates
 from lamina.search.ensemble import EnsembleStepper
 from lamina.search.int8 import quantise, step_ratio
-from lamina.search.packing import prepare_for_decoding
+from lamina.search.products import prepare_for_decoding
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import ModelStepper, Stepper
@@ -213,7 +213,7 @@ def test_the_best_candidates_are_found_in_order(vocabulary: int, count: int) -> 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("few", [0, 1000], ids=["many rows", "few rows"])
 def test_quick_steps_write_the_same_texts(system: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lamina.search.packing.FEW", few)
+    monkeypatch.setattr("lamina.search.products.FEW", few)
     source_BS = make_batch().source_BS
     expected = search(ModelStepper(small(system)), source_BS, SHORT)
     quick = prepare_for_decoding(small(system))

@@ -33,7 +33,7 @@ def test_averages_need_a_cache_of_constant_size(attention: str, constant: bool) 
     stepper = ModelStepper(small(decoder={"attention": attention}))
     with torch.no_grad():
         early = advance(stepper, stepper.start(make_batch().source_BS, 1), 1, rows=3)
-        late = advance(stepper, early, 40, rows=3)
+        late = advance(stepper, early, 80, rows=3)
     assert (count_cache(early) == count_cache(late)) is constant
 
 

@@ -26,6 +26,7 @@ from lamina.model.layers.target_attention import (
     Remembered,
     SelfAttention,
     TargetAttention,
+    take_rows,
 )
 from lamina.model.settings import Settings
 from lamina.model.states import DecoderStates, Memory
@@ -153,14 +154,14 @@ class DecoderCache:
 
     layers: tuple[Cache, ...]
     seen_BWM: (
-        Tensor  # M = W keys for each position so far: 0 for a row's own past, so little for others' that it is hidden
+        Tensor  # M keys, one of each row at each position: 0 for a row's own past, so little that it hides others'
     )
     position: int
 
     def reorder(self, rows_R: Tensor) -> DecoderCache:
         """Row i becomes the row that was `rows_R[i]`, of the same source."""
-        seen_BWM = self.seen_BWM.flatten(0, 1).index_select(0, rows_R).view_as(self.seen_BWM)
-        return DecoderCache(tuple(layer.reorder(rows_R) for layer in self.layers), seen_BWM, self.position)
+        layers = tuple(layer.reorder(rows_R) for layer in self.layers)
+        return DecoderCache(layers, take_rows(self.seen_BWM, rows_R), self.position)
 
 
 @cache

@@ -22,7 +22,7 @@ from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import Stepper
 from lamina.text.vocabulary import EOS, PAD
 
-SHARE_DONE = 8  # once a source in so many is done, the batch is cut to the others
+SHARE_DONE = 16  # once a source in so many is done, the batch is cut to the others
 
 
 def beam_search(
@@ -34,8 +34,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The finished hypotheses of every source, best first."""
     search = _Search(source_BS, settings, prefixes)
-    state = stepper.start(source_BS, settings.beam)
-    tokens_R = torch.full((len(source_BS) * settings.beam,), start_id, device=source_BS.device)
+    state = stepper.start(source_BS, settings.groups)  # at first all rows of a group are equal: one is enough
+    tokens_R = torch.full((len(source_BS) * settings.groups,), start_id, device=source_BS.device)
     for position in count():
         log_probs, state = stepper.step(tokens_R, state)
         rows_R, tokens_R = search.advance(log_probs, position)
@@ -61,10 +61,8 @@ class _Search:
         forced = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * sources
         limits = [max(settings.limit(length), least) for length, least in zip(lengths, forced, strict=True)]
         self.limits = np.array(limits, dtype=np.int64)
-        self.written: NDArray[np.int64] = np.zeros((sources, settings.beam, 0), dtype=np.int64)
-        first = torch.full((sources, settings.groups, self.width), -torch.inf, device=self.device)
-        first[..., 0] = 0.0  # at the first step all rows of a group are equal: one is expanded
-        self.total_BW = first.flatten(1)
+        self.written: NDArray[np.int64] = np.zeros((sources, settings.groups, 0), dtype=np.int64)
+        self.total_BW = torch.zeros(sources, settings.groups, device=self.device)
         self.prefixes = list(prefixes) if prefixes is not None else None
         self.finished: list[list[list[Hypothesis]]] = [[[] for _ in range(settings.groups)] for _ in range(sources)]
         self.done = np.zeros(sources, dtype=bool)
@@ -92,7 +90,7 @@ class _Search:
         source_B1 = np.arange(shape[0])[:, None]
         self.written = np.concatenate([self.written[source_B1, rows], tokens[..., None]], axis=2)
         self.total_BW = torch.as_tensor(np.ascontiguousarray(totals.reshape(shape)), device=self.device)
-        flat = rows + source_B1 * shape[1]
+        flat = rows + source_B1 * scores_BWV.shape[1]
         self.done |= self.limits[self.numbers] == position
         return (torch.as_tensor(part.reshape(-1), device=self.device) for part in (flat, tokens))  # type: ignore[return-value]
 
@@ -130,8 +128,9 @@ class _Search:
     def _candidates(self, scores_BWV: Tensor, normaliser_BW1: Tensor) -> Candidates:
         """The best 2·N of each unit, (B, G, 2N); a later group pays for what earlier ones would write."""
         groups: list[Candidates] = []
+        rows = scores_BWV.shape[1] // self.settings.groups
         for group in range(self.settings.groups):
-            own = slice(group * self.width, (group + 1) * self.width)
+            own = slice(group * rows, (group + 1) * rows)
             total_BN, scores_BNV = self.total_BW[:, own], scores_BWV[:, own]
             if group:
                 taken = torch.cat([before.token_BN[:, : self.width] for before in groups], dim=1)
@@ -139,7 +138,7 @@ class _Search:
                 counts_BV.scatter_add_(1, taken, torch.ones_like(taken, dtype=counts_BV.dtype))
                 scores_BNV = scores_BNV - self.settings.diversity * counts_BV[:, None]
             found = best_candidates(total_BN, scores_BNV, normaliser_BW1[:, own], 2 * self.width)
-            groups.append(found._replace(row_BN=found.row_BN + group * self.width) if group else found)
+            groups.append(found._replace(row_BN=found.row_BN + group * rows) if group else found)
         if len(groups) == 1:
             return Candidates(*(part[:, None] for part in groups[0]))
         return Candidates(*(torch.stack(parts, dim=1) for parts in zip(*groups, strict=True)))

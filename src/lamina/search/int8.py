@@ -9,6 +9,7 @@ import copy
 import math
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from lamina.errors import UsageError
 from lamina.model.layers.attention import PackedLinear
 from lamina.model.seq2seq import Seq2Seq
-from lamina.search.packing import product
+from lamina.search.products import product
 from lamina.search.quick_step import Product, give_quick_steps
 from lamina.search.stepper import ModelStepper
 
@@ -57,10 +58,13 @@ def step_ratio(model: Seq2Seq, quantised: Seq2Seq) -> float:
 
 def int8_product_if_wide(weight: Tensor, bias: Tensor) -> Product:
     """x ↦ W·x + b, in 8 bits if that is faster."""
-    return int8_product(weight, bias) if weight.shape[1] >= WIDE else product(weight, bias)
+    if weight.shape[1] < WIDE:
+        return product(weight, bias)
+    multiply = int8_product(weight, bias)
+    return lambda x_RD: multiply(torch.from_numpy(x_RD)).numpy()
 
 
-def int8_product(weight: Tensor, bias: Tensor | None) -> Product:
+def int8_product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
     """x ↦ W·x + b; x is quantised by its own range, and `reduce_range` keeps AVX2's 16-bit sums from overflowing."""
     packed = pack(weight, bias)
     return lambda x: torch.ops.quantized.linear_dynamic(x, packed, True)

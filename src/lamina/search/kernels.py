@@ -22,8 +22,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CHUNK = 64  # neighbours that are looked at together first
 
 f4, i4 = np.float32, np.int32
-LOG2_E, LEAST, HALF, FLIP = f4(math.log2(math.e)), f4(-126), f4(0.5), i4(2**31 - 1)
-P1, P2, P3, P4, P5, P6, P7 = (f4(math.log(2) ** n / math.factorial(n)) for n in range(1, 8))
+LOG2_E, LEAST, HALF = f4(math.log2(math.e)), f4(-126), f4(0.5)
+P1, P2, P3, P4, P5, P6 = (f4(math.log(2) ** n / math.factorial(n)) for n in range(1, 7))
 
 
 def compiled(signature: str | None = None, **options: Any) -> Callable[[Function], Function]:
@@ -45,17 +45,30 @@ def power_of_e(x: np.float32) -> np.float32:
     y = max(x * LOG2_E, LEAST)
     i = i4(y - HALF)
     f = y - f4(i)
-    power = ((((((P7 * f + P6) * f + P5) * f + P4) * f + P3) * f + P2) * f + P1) * f + f4(1)
+    power = (((((P6 * f + P5) * f + P4) * f + P3) * f + P2) * f + P1) * f + f4(1)
     return power * i4((i + i4(127)) << i4(23)).view(f4)
+
+
+@compiled(inline="always")
+def some_above(scores: Floats, chunk: int, threshold: np.float32) -> bool:
+    """Whether any of a chunk is above a threshold; compilers can do 8 at a time, as they cannot with a maximum."""
+    above = f4(0)
+    for n in range(CHUNK):
+        above += f4(scores[chunk * CHUNK + n] > threshold)
+    return bool(above > 0)
 
 
 @compiled()
 def largest(scores: Floats) -> np.float32:
-    """The largest of many. As integers with flipped negatives, 8 are compared at a time."""
-    bits, most = scores.view(i4), i4(-(2**31))
-    for n in range(len(bits)):
-        most = max(most, bits[n] ^ ((bits[n] >> i4(31)) & FLIP))
-    return i4(most ^ ((most >> i4(31)) & FLIP)).view(f4)
+    """The largest of many."""
+    most, chunks = scores[0], len(scores) // CHUNK
+    for c in range(chunks):
+        if some_above(scores, c, most):
+            for n in range(c * CHUNK, (c + 1) * CHUNK):
+                most = max(most, scores[n])
+    for n in range(chunks * CHUNK, len(scores)):
+        most = max(most, scores[n])
+    return most
 
 
 @compiled("f4[:,::1](f4[:,::1])")
@@ -83,12 +96,8 @@ def best_sums(before_BW: Floats, scores_BWV: Floats, count: int) -> tuple[Floats
         for w in range(rows):
             scores_V, before = scores_BWV[b, w], before_BW[b, w]
             for c in range((vocabulary + CHUNK - 1) // CHUNK):
-                if (c + 1) * CHUNK <= vocabulary:
-                    enough, better = sums[count - 1] - before, f4(0)
-                    for x in range(CHUNK):
-                        better += f4(scores_V[c * CHUNK + x] > enough)
-                    if better == 0:
-                        continue
+                if (c + 1) * CHUNK <= vocabulary and not some_above(scores_V, c, sums[count - 1] - before):
+                    continue
                 for v in range(c * CHUNK, min((c + 1) * CHUNK, vocabulary)):
                     total, place = scores_V[v] + before, count - 1
                     if not total > sums[place]:
@@ -119,27 +128,37 @@ def few_rows_product(x_RD: Floats, weight_ND: Floats, bias_N: Floats) -> Floats:
     return result_RN
 
 
-@compiled("f4[:,::1](f4[:,::1],f4[:,::1],f4[::1],f4[::1],f4)")
-def add_and_norm(x_RD: Floats, result_RD: Floats, gain_D: Floats, shift_D: Floats, eps: np.float32) -> Floats:
-    """LayerNorm(x + result)."""
+@compiled()
+def norm_in_place(x_RD: Floats, gain_D: Floats, shift_D: Floats, eps: np.float32) -> None:
+    """LayerNorm."""
     rows, width = x_RD.shape
-    normed_RD = np.empty((rows, width), f4)
     for r in range(rows):
-        result, x, normed = result_RD[r], x_RD[r], normed_RD[r]
-        total = f4(0)
+        x_D, total, squares = x_RD[r], f4(0), f4(0)
         for d in range(width):
-            value = x[d] + result[d]
-            normed[d] = value
-            total += value
+            total += x_D[d]
         mean = total / f4(width)
-        squares = f4(0)
         for d in range(width):
-            away = normed[d] - mean
+            away = x_D[d] - mean
             squares += away * away
         scale = f4(1) / np.sqrt(squares / f4(width) + eps)
         for d in range(width):
-            normed[d] = (normed[d] - mean) * scale * gain_D[d] + shift_D[d]
+            x_D[d] = (x_D[d] - mean) * scale * gain_D[d] + shift_D[d]
+
+
+@compiled("f4[:,::1](f4[:,::1],f4[::1],f4[::1],f4)")
+def norm(x_RD: Floats, gain_D: Floats, shift_D: Floats, eps: np.float32) -> Floats:
+    """LayerNorm(x)."""
+    normed_RD = x_RD.copy()
+    norm_in_place(normed_RD, gain_D, shift_D, eps)
     return normed_RD
+
+
+@compiled("f4[:,::1](f4[:,::1],f4[:,::1],f4[::1],f4[::1],f4)")
+def add_and_norm(x_RD: Floats, result_RD: Floats, gain_D: Floats, shift_D: Floats, eps: np.float32) -> Floats:
+    """LayerNorm(x + result)."""
+    total_RD = x_RD + result_RD
+    norm_in_place(total_RD, gain_D, shift_D, eps)
+    return total_RD
 
 
 @compiled()
@@ -165,10 +184,8 @@ def attend(
             result_K[k] += weight * value[k]
 
 
-@compiled("f4[:,::1](f4[:,::1],f4[:,:,:,::1],f4[:,:,:,::1],f4[:,:,::1],i8)")
-def attend_to_past(
-    packed_RX: Floats, keys_BHMK: Floats, values_BHMK: Floats, seen_BWM: Floats, position: int
-) -> Floats:
+@compiled("f4[:,::1](f4[:,::1],f4[:,:,:,::1],f4[:,:,:,::1],f4[:,:,::1])")
+def attend_to_past(packed_RX: Floats, keys_BHMK: Floats, values_BHMK: Floats, seen_BWM: Floats) -> Floats:
     """Write each row's key and value of this position, then attend from its query to all it descends from: (R, D).
 
     A row of `packed` is query, key and value. Where `seen` is below 0, nothing is read.
@@ -179,21 +196,24 @@ def attend_to_past(
     result_RD = np.empty((len(packed_RX), width), f4)
     for b in range(sources):
         for w in range(beams):
-            packed, place = packed_RX[b * beams + w], position * beams + w
+            packed, place = packed_RX[b * beams + w], written - beams + w
             for h in range(heads):
                 for k in range(size):
                     keys_BHMK[b, h, place, k] = packed[width + h * size + k]
                     values_BHMK[b, h, place, k] = packed[2 * width + h * size + k]
-    own, weights = np.empty(written, np.int64), np.empty(written, f4)
+    own_WM, count_W, weights = np.empty((beams, written), np.int64), np.empty(beams, np.int64), np.empty(written, f4)
     for b in range(sources):
         for w in range(beams):
-            r, count = b * beams + w, 0
+            count = 0
             for m in range(written):
-                own[count] = m
+                own_WM[w, count] = m
                 count += seen_BWM[b, w, m] >= 0
-            for h in range(heads):
-                part = slice(h * size, (h + 1) * size)
-                attend(packed_RX[r, part], keys_BHMK[b, h], values_BHMK[b, h], own[:count], weights, result_RD[r, part])
+            count_W[w] = count
+        for h in range(heads):
+            part = slice(h * size, (h + 1) * size)
+            for w in range(beams):
+                r, own = b * beams + w, own_WM[w, : count_W[w]]
+                attend(packed_RX[r, part], keys_BHMK[b, h], values_BHMK[b, h], own, weights, result_RD[r, part])
     return result_RD
 
 
@@ -209,9 +229,8 @@ def attend_to_memory(query_RD: Floats, keys_BHMK: Floats, values_BHMK: Floats, v
         for m in range(length):
             real[count] = m
             count += valid_BM[b, m]
-        for w in range(beams):
-            r = b * beams + w
-            for h in range(heads):
-                part = slice(h * size, (h + 1) * size)
+        for h in range(heads):
+            part = slice(h * size, (h + 1) * size)
+            for r in range(b * beams, (b + 1) * beams):
                 attend(query_RD[r, part], keys_BHMK[b, h], values_BHMK[b, h], real[:count], weights, result_RD[r, part])
     return result_RD

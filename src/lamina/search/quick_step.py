@@ -1,13 +1,13 @@
 """One step of a decoder layer in as few calls as it takes.
 
 With one sentence in five rows a step is bound by calls, not by arithmetic, so this is `DecoderLayer.step` written out
-flat, over rows (R, D), with compiled loops between the products, for layers with the Transformer's self-attention. It
-computes the same; other kinds of layers keep their own way.
+flat, over rows (R, D) of numpy's, whose calls cost less than torch's, with compiled loops between the products. It is
+for layers with the Transformer's self-attention and computes the same; other kinds of layers keep their own way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from lamina.model.decoder import Decoder, DecoderLayer
 from lamina.model.layers.residuals import Residual
 from lamina.model.layers.target_attention import Cache, Now, PastKeys, Remembered, SelfAttention
 from lamina.search import kernels
+from lamina.search.kernels import Floats
 
-Product = Callable[[Tensor], Tensor]
+Product = Callable[[Floats], Floats]
 MakeProduct = Callable[[Tensor, Tensor], Product]  # of a matrix and its bias
 
 
@@ -48,40 +49,40 @@ class QuickStep:
     def __call__(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """As `DecoderLayer.step`."""
         assert isinstance(cache, PastKeys)
-        x_RD = x_BWD.view(-1, x_BWD.shape[2])
+        x_RD = x_BWD.view(-1, x_BWD.shape[2]).numpy()
 
+        cache = cache.with_room(now.end)
         packed_RX = self.project(self.target.enter(x_RD))
-        cache = cache.with_room(now.position, x_BWD.shape[1])
-        attended = kernels.attend_to_past(packed_RX.numpy(), *cache.arrays, now.seen, now.position)
-        x_RD = self.target.leave(x_RD, self.out(torch.from_numpy(attended)))
+        attended_RD = kernels.attend_to_past(packed_RX, *cache.arrays, now.seen)
+        x_RD = self.target.leave(x_RD, self.out(attended_RD))
 
         entered_RD = self.cross.enter(x_RD)
         read = []
         for (query, out), stream in zip(self.streams, memory.streams, strict=True):
-            attended = kernels.attend_to_memory(query(entered_RD).numpy(), *stream.arrays, memory.valid)
-            read.append(out(torch.from_numpy(attended)))
-        x_RD = self.cross.leave(x_RD, self.fusion(*read))
+            read.append(out(kernels.attend_to_memory(query(entered_RD), *stream.arrays, memory.valid)))
+        x_RD = self.cross.leave(x_RD, read[0] if len(read) == 1 else self._fuse(read))
 
-        risen_RD = self.rise(self.feed_forward.enter(x_RD)).relu_()
-        x_RD = self.feed_forward.leave(x_RD, self.fall(risen_RD))
-        return x_RD.view_as(x_BWD), cache
+        risen_RX = self.rise(self.feed_forward.enter(x_RD))
+        x_RD = self.feed_forward.leave(x_RD, self.fall(np.maximum(risen_RX, 0, out=risen_RX)))
+        return torch.from_numpy(x_RD).view_as(x_BWD), cache
+
+    def _fuse(self, read: Sequence[Floats]) -> Floats:
+        fused_RD: Tensor = self.fusion(*map(torch.from_numpy, read))
+        return fused_RD.numpy()
 
 
 class QuickResidual:
-    """`Residual` without dropout, for results that nobody else reads."""
+    """`Residual` without dropout."""
 
     def __init__(self, residual: Residual) -> None:
         norm = residual.norm
-        self.pre, self.shape, self.eps = residual.pre, norm.normalized_shape, norm.eps
-        self.weight, self.bias = norm.weight.detach(), norm.bias.detach()
-        self.parameters = self.weight.numpy(), self.bias.numpy(), np.float32(norm.eps)
+        self.pre = residual.pre
+        self.norm = norm.weight.detach().numpy(), norm.bias.detach().numpy(), np.float32(norm.eps)
 
-    def enter(self, x_RD: Tensor) -> Tensor:
+    def enter(self, x_RD: Floats) -> Floats:
         """What the sublayer reads."""
-        return torch.layer_norm(x_RD, self.shape, self.weight, self.bias, self.eps) if self.pre else x_RD
+        return kernels.norm(x_RD, *self.norm) if self.pre else x_RD
 
-    def leave(self, x_RD: Tensor, result_RD: Tensor) -> Tensor:
+    def leave(self, x_RD: Floats, result_RD: Floats) -> Floats:
         """What the next sublayer gets."""
-        if self.pre:
-            return result_RD.add_(x_RD)
-        return torch.from_numpy(kernels.add_and_norm(x_RD.numpy(), result_RD.numpy(), *self.parameters))
+        return x_RD + result_RD if self.pre else kernels.add_and_norm(x_RD, result_RD, *self.norm)

@@ -25,7 +25,7 @@ class Stepper(Protocol):
         """Each row's distribution after one more token, (B, W, V), and the new state; a state is stepped once."""
 
     def reorder(self, state: Any, rows_R: Tensor) -> Any:
-        """The state whose row i is row `rows_R[i]` of this one; rows may repeat, within their source."""
+        """The state whose row i is row `rows_R[i]` of this one; they may repeat within their source, and be more."""
 
     def keep(self, state: Any, sources: Tensor) -> Any:
         """The state of these sources only."""

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys
 
-CAPACITY = 32  # positions a cache has room for at first
+CAPACITY = 64  # keys of each source that a cache has room for at first
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,20 @@ class PastKeys:
         """The same memory, for loops on a CPU."""
         return self.keys_BHMK.numpy(), self.values_BHMK.numpy()
 
-    def with_room(self, position: int, rows: int) -> PastKeys:
-        """With room for one more position of every row."""
-        return self if self.keys_BHMK.shape[2] >= (position + 1) * rows else self._grow(position * rows)
+    def with_room(self, end: int) -> PastKeys:
+        """With room for so many keys of each source."""
+        batch, heads, size, width = self.keys_BHMK.shape
+        if size >= end:
+            return self
+        keys, values = self.keys_BHMK.new_empty(2, batch, heads, max(end, 2 * size), width)
+        keys[:, :, :size], values[:, :, :size] = self.keys_BHMK, self.values_BHMK
+        return PastKeys(keys, values)
 
-    def write(self, key_BHWK: Tensor, value_BHWK: Tensor, position: int) -> PastKeys:
-        """Add one position of every row; a cache is written once at each position."""
-        rows = key_BHWK.shape[2]
-        past = self.with_room(position, rows)
-        past.keys_BHMK.narrow(2, position * rows, rows).copy_(key_BHWK)
-        past.values_BHMK.narrow(2, position * rows, rows).copy_(value_BHWK)
+    def write(self, key_BHWK: Tensor, value_BHWK: Tensor, end: int) -> PastKeys:
+        """Add one position of every row, up to `end`; a cache is written once at each position."""
+        rows, past = key_BHWK.shape[2], self.with_room(end)
+        past.keys_BHMK.narrow(2, end - rows, rows).copy_(key_BHWK)
+        past.values_BHMK.narrow(2, end - rows, rows).copy_(value_BHWK)
         return past
 
     def until(self, end: int) -> KeysValues:
@@ -57,12 +61,6 @@ class PastKeys:
         """Nothing moves."""
         return self
 
-    def _grow(self, written: int) -> PastKeys:
-        batch, heads, size, width = self.keys_BHMK.shape
-        keys, values = self.keys_BHMK.new_empty(2, batch, heads, 2 * size, width)
-        keys[:, :, :written], values[:, :, :written] = self.keys_BHMK[:, :, :written], self.values_BHMK[:, :, :written]
-        return PastKeys(keys, values)
-
 
 @dataclass(frozen=True)
 class RunningSum:
@@ -72,7 +70,13 @@ class RunningSum:
 
     def reorder(self, rows_R: Tensor) -> RunningSum:
         """Each row takes another's sum."""
-        return RunningSum(self.sum_BWD.flatten(0, 1).index_select(0, rows_R).view_as(self.sum_BWD))
+        return RunningSum(take_rows(self.sum_BWD, rows_R))
+
+
+def take_rows(x_BWX: Tensor, rows_R: Tensor) -> Tensor:
+    """Rows of the same sources, which may be more or fewer than before."""
+    batch = len(x_BWX)
+    return x_BWX.flatten(0, 1).index_select(0, rows_R).view(batch, len(rows_R) // max(1, batch), -1)
 
 
 Cache = PastKeys | RunningSum
@@ -85,6 +89,11 @@ class Now:
     position: int
     seen_BWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
     heads: int
+
+    @property
+    def end(self) -> int:
+        """How many keys each source has with those of this step."""
+        return self.seen_BWM.shape[2]
 
     @cached_property
     def seen_BHWM(self) -> Tensor:
@@ -148,20 +157,20 @@ class SelfAttention(TargetAttention):
     def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """Attend from the newest position to each row's past and itself."""
         query_BHWK, cache = self.extend(x_BWD, cache, now)
-        past = cache.until(now.seen_BHWM.shape[3])
+        past = cache.until(now.end)
         return self.attention.out(self.attention.weigh(query_BHWK, past, now.seen_BHWM)), cache
 
     def extend(self, x_BWD: Tensor, cache: Cache, now: Now) -> tuple[Tensor, PastKeys]:
         """The newest position's query, and the cache with its key and value."""
         assert isinstance(cache, PastKeys)
         query_BHWK, key_BHWK, value_BHWK = self.attention.project(x_BWD, 0, 3)
-        return query_BHWK, cache.write(key_BHWK, value_BHWK, now.position)
+        return query_BHWK, cache.write(key_BHWK, value_BHWK, now.end)
 
     def empty_cache(self, memory: Remembered, rows: int) -> PastKeys:
         """Room for keys and values."""
         keys_BHSK = memory.streams[0].keys_BHMK
         batch, heads, _, width = keys_BHSK.shape
-        return PastKeys(*keys_BHSK.new_empty(2, batch, heads, CAPACITY * rows, width))
+        return PastKeys(*keys_BHSK.new_empty(2, batch, heads, CAPACITY, width))
 
 
 class AverageAttention(TargetAttention):
@@ -256,7 +265,7 @@ class MixedAttention(SelfAttention):
     def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """One softmax over scores against the shared memory and against each row's own past."""
         query_BHWK, cache = self.extend(x_BWD, cache, now)
-        (stream,), past = memory.streams, cache.until(now.seen_BHWM.shape[3])
+        (stream,), past = memory.streams, cache.until(now.end)
         scale = query_BHWK.shape[-1] ** -0.5
         source_BHWS = query_BHWK @ stream.keys_BHMK.transpose(-1, -2) * scale
         source_BHWS = source_BHWS.masked_fill(~mask_keys(memory.valid_BS), -torch.inf)
