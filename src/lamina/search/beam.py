@@ -62,7 +62,7 @@ class _Search:
         limits = [max(settings.limit(length), least) for length, least in zip(lengths, forced, strict=True)]
         self.limits = np.array(limits, dtype=np.int64)
         self.written: NDArray[np.int64] = np.zeros((sources, settings.groups, 0), dtype=np.int64)
-        self.total_BW = torch.zeros(sources, settings.groups, device=self.device)
+        self.total_BW = np.zeros((sources, settings.groups), dtype=np.float32)
         self.prefixes = list(prefixes) if prefixes is not None else None
         self.finished: list[list[list[Hypothesis]]] = [[[] for _ in range(settings.groups)] for _ in range(sources)]
         self.done = np.zeros(sources, dtype=bool)
@@ -76,7 +76,7 @@ class _Search:
         """Take one step's distributions; the rows that go on, and what each of them writes."""
         scores_BWV, normaliser_BW1 = log_probs.scores_BTV, log_probs.normaliser_BT1
         self._constrain(scores_BWV, normaliser_BW1, position)
-        totals, rows, tokens = (part.cpu().numpy() for part in self._candidates(scores_BWV, normaliser_BW1))
+        totals, rows, tokens = self._candidates(scores_BWV, normaliser_BW1)
         at_end = tokens == EOS
         if at_end.any():
             self._finish(totals, rows, at_end, position)
@@ -84,12 +84,13 @@ class _Search:
             going = sources[..., None], groups[..., None], at_end.argsort(axis=2, kind="stable")[..., : self.width]
             totals, rows, tokens = totals[going], rows[going], tokens[going]
         else:
-            totals, rows, tokens = (part[..., : self.width] for part in (totals, rows, tokens))
+            first = slice(self.width)
+            totals, rows, tokens = totals[..., first], rows[..., first], tokens[..., first]
         shape = (len(self.numbers), self.settings.beam)
         rows, tokens = rows.reshape(shape), tokens.reshape(shape)
         source_B1 = np.arange(shape[0])[:, None]
         self.written = np.concatenate([self.written[source_B1, rows], tokens[..., None]], axis=2)
-        self.total_BW = torch.as_tensor(np.ascontiguousarray(totals.reshape(shape)), device=self.device)
+        self.total_BW = totals.reshape(shape)
         flat = rows + source_B1 * scores_BWV.shape[1]
         self.done |= self.limits[self.numbers] == position
         return (torch.as_tensor(part.reshape(-1), device=self.device) for part in (flat, tokens))  # type: ignore[return-value]
@@ -102,9 +103,8 @@ class _Search:
         self.numbers, self.written, self.done = self.numbers[kept], self.written[kept], self.done[kept]
         if self.prefixes is not None:
             self.prefixes = [self.prefixes[number] for number in kept]
-        sources = torch.as_tensor(kept, device=self.device)
-        self.total_BW = self.total_BW[sources]
-        return sources
+        self.total_BW = self.total_BW[kept]
+        return torch.as_tensor(kept, device=self.device)
 
     def results(self) -> list[list[Hypothesis]]:
         """By source, the best score first."""
@@ -133,15 +133,14 @@ class _Search:
             own = slice(group * rows, (group + 1) * rows)
             total_BN, scores_BNV = self.total_BW[:, own], scores_BWV[:, own]
             if group:
-                taken = torch.cat([before.token_BN[:, : self.width] for before in groups], dim=1)
+                tokens = np.concatenate([before.token_BN[:, : self.width] for before in groups], axis=1)
+                taken = torch.as_tensor(tokens, device=self.device)
                 counts_BV = scores_BNV.new_zeros(scores_BNV[:, 0].shape)
                 counts_BV.scatter_add_(1, taken, torch.ones_like(taken, dtype=counts_BV.dtype))
                 scores_BNV = scores_BNV - self.settings.diversity * counts_BV[:, None]
             found = best_candidates(total_BN, scores_BNV, normaliser_BW1[:, own], 2 * self.width)
             groups.append(found._replace(row_BN=found.row_BN + group * rows) if group else found)
-        if len(groups) == 1:
-            return Candidates(*(part[:, None] for part in groups[0]))
-        return Candidates(*(torch.stack(parts, dim=1) for parts in zip(*groups, strict=True)))
+        return Candidates(*(np.stack(parts, axis=1) for parts in zip(*groups, strict=True)))
 
     def _finish(
         self, totals: NDArray[np.float32], rows: NDArray[np.int64], at_end: NDArray[np.bool_], position: int

@@ -9,7 +9,8 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ def quantise(model: Seq2Seq) -> Seq2Seq:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear) and child.in_features >= WIDE:
                 setattr(module, name, Int8Packed(child) if isinstance(child, PackedLinear) else Int8Linear(child))
-    model.head.product = int8_product(model.head.weight_VD.detach(), None)
+    model.head.product = int8_product(model.head.weight_VD.detach(), None, "onednn")
     return model
 
 
@@ -64,9 +65,9 @@ def int8_product_if_wide(weight: Tensor, bias: Tensor) -> Product:
     return lambda x_RD: multiply(torch.from_numpy(x_RD)).numpy()
 
 
-def int8_product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+def int8_product(weight: Tensor, bias: Tensor | None, engine: str = "fbgemm") -> Callable[[Tensor], Tensor]:
     """x ↦ W·x + b; x is quantised by its own range, and `reduce_range` keeps AVX2's 16-bit sums from overflowing."""
-    packed = pack(weight, bias)
+    packed = pack(weight, bias, engine)
     return lambda x: torch.ops.quantized.linear_dynamic(x, packed, True)
 
 
@@ -98,10 +99,23 @@ class Int8Packed(nn.Module):
         return self.parts[first, last](x_BTD)
 
 
-def pack(weight: Tensor, bias: Tensor | None) -> Any:
-    """FBGEMM's layout of a quantised matrix."""
+@contextmanager
+def use_engine(name: str) -> Iterator[None]:
+    """Use this engine of torch's, where there is one."""
+    engines = torch.backends.quantized
+    before = engines.engine
+    if name in engines.supported_engines:
+        engines.engine = name
+    try:
+        yield
+    finally:
+        engines.engine = before
+
+
+def pack(weight: Tensor, bias: Tensor | None, engine: str) -> Any:
+    """A quantised matrix in the layout of an engine. oneDNN is faster with a large matrix, but slow at a new shape."""
     scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), use_engine(engine):
         warnings.simplefilter("ignore")  # torch warns that these kernels will move; this module is all that uses them
         zeros = torch.zeros(len(weight), dtype=torch.int64)
         quantised = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
