@@ -396,6 +396,18 @@ def test_the_best_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "checkpoints" / "best.txt").read_text() == f"step_{best[0]:06}\n"
 
 
+def test_gradient_norms_are_recorded_as_they_are_before_clipping(data: Path, tmp_path: Path) -> None:
+    first_steps = ["train.max_steps=2", "train.warmup=1", "train.gradients_every=1"]
+    norms = []
+    for limit in ("null", "1e-6"):
+        options = [*first_steps, f"train.clip_norm={limit}"]
+        result = train(data, tmp_path / limit, *(part for option in options for part in ("--set", option)))
+        assert result.returncode == 0, result.stderr
+        norms += [record["encoder"] for record in metrics(tmp_path / limit) if record["kind"] == "gradients"]
+    assert norms[0] == norms[2]  # of the first step; then the weights differ
+    assert min(norms[0]) > 1e-6
+
+
 @pytest.mark.slow
 def test_bleu_at_validation_chooses_the_best(data: Path, tmp_path: Path) -> None:
     options = ["train.bleu_sentences=8", "train.best_by=bleu", "train.validate_every=12"]

@@ -45,15 +45,12 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
 
 
 def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:
-    """Scores with significance and examples; a single run is compared with nothing."""
+    """Scores with significance, and examples."""
     sources, references = test
     outputs = {
         name: [each.text for each in load(run).translate(sources)] for name, run in zip(names, runs, strict=True)
     }
-    if len(runs) > 1:
-        yield score_section(
-            compare_outputs(names, list(outputs.values()), Gold([references], sources, False, ["test"]))
-        )
+    yield score_section(compare_outputs(names, list(outputs.values()), Gold([references], sources, False, ["test"])))
     yield example_section(Outputs(sources, references, outputs), SHOWN)
 
 

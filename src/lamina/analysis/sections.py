@@ -37,7 +37,7 @@ class Outputs:
 
 def score_section(rows: Sequence[Row]) -> str:
     """One table with intervals and p-values; the first system is the baseline."""
-    cells = [
+    cells: list[tuple[str, ...]] = [
         (
             row.metric,
             row.system,
@@ -48,9 +48,11 @@ def score_section(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    head = ("metric", "system", "score", "95 % interval", "difference", "p")
+    head = ["metric", "system", "score", "95 % interval", "difference", "p"]
     signatures = " · ".join(dict.fromkeys(f"{row.metric}: {row.signature}" for row in rows))
-    note = paragraph(f"p from 1,000 paired bootstrap samples; {signatures}", "soft")
+    if len({row.system for row in rows}) == 1:  # compared with nothing
+        head, cells = head[:4], [row[:4] for row in cells]
+    note = paragraph(f"Intervals and p from 1,000 bootstrap samples; {signatures}", "soft")
     return section("Scores", table(head, cells), note)
 
 

@@ -21,6 +21,7 @@ from lamina.analysis.sections import Outputs, curve_section, example_section
 from lamina.corpus.reading import TwoFiles
 from lamina.errors import LaminaError, UsageError
 from lamina.files import digest, write_text
+from lamina.recipe.loader import read_yaml
 from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
 from lamina.training.launch import Show, Training, train_all
@@ -69,7 +70,7 @@ class Result:
 def read_study(path: Path) -> Study:
     """Every problem at once."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: not found.") from error
     except yaml.YAMLError as error:

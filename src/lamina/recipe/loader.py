@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -23,6 +24,18 @@ KEYS = ("name", "system", "model", "train", "decode")
 OVERRIDE = "--set"
 
 
+class YamlLoader(yaml.SafeLoader):
+    """YAML in which 1e-4 is a number; the standard's version 1.1 takes it for text and wants 1.0e-4."""
+
+
+YamlLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
+
+
+def read_yaml(text: str) -> Any:
+    """Its content; nothing of it is executed."""
+    return yaml.load(text, Loader=YamlLoader)
+
+
 class RecipeError(UsageError):
     """Every problem of a recipe, each on a line with its place."""
 
@@ -35,7 +48,7 @@ class Source:
         try:
             text = path.read_text(encoding="utf-8")
             node = yaml.compose(text, Loader=yaml.SafeLoader)
-            self.content: Any = yaml.safe_load(text)
+            self.content: Any = read_yaml(text)
         except FileNotFoundError as error:
             raise RecipeError(f"{path}: not found.") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -65,7 +78,7 @@ class Source:
             place = place.setdefault(parent, {}) if isinstance(place, dict) else None
         if not isinstance(place, dict):
             raise UsageError(f"{OVERRIDE} {key}: `{'.'.join(parents)}` has no keys below it.")
-        place[last] = yaml.safe_load(value)
+        place[last] = read_yaml(value)
         self.places[key] = OVERRIDE
 
     def locate(self, key: str) -> str:
@@ -146,5 +159,5 @@ def dump_recipe(recipe: Recipe) -> str:
 
 def read_resolved(path: Path) -> Recipe:
     """What `dump_recipe` wrote."""
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = read_yaml(path.read_text(encoding="utf-8"))
     return Recipe.model_validate_json(json.dumps(data))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from lamina.errors import UsageError
 from lamina.scoring.metrics import DEFAULT_METRICS, build_metrics
 from lamina.scoring.protocol import Array, Gold, Metric, measure
 from lamina.scoring.significance import (
@@ -52,8 +51,6 @@ def compare_outputs(
     seed: int = 1,
 ) -> list[Row]:
     """A row per metric and output, the first output being the baseline; `samples` is 1000, or 10000 exchanges."""
-    if len(hypotheses) < 2 or len(names) != len(hypotheses):
-        raise UsageError(f"There must be two or more outputs to compare, each with a name, but there is {len(names)}.")
     rows = []
     for metric in build_metrics(metrics, gold):
         statistics = [measure(metric, each) for each in hypotheses]

@@ -198,12 +198,13 @@ class Trainer:
             for parameter in self.model.encoder.parameters():
                 if parameter.dim() > 1 and parameter.grad is not None:
                     parameter.grad.add_(parameter.detach(), alpha=self.train.encoder_l2)
+        due = (self.step + 1) % self.train.gradients_every == 0
+        norms = encoder_gradient_norms(self.model) if due else []
         limit = math.inf if self.train.clip_norm is None else self.train.clip_norm
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         if not math.isfinite(norm) and not self.scaler.is_enabled():
             self._diverged()
-        if (self.step + 1) % self.train.gradients_every == 0:
-            norms = encoder_gradient_norms(self.model)
+        if due:
             self.reports.record({"kind": "gradients", "step": self.step + 1, "encoder": norms})
         self.scaler.step(self.optimizer)
         self.scaler.update()
