@@ -30,7 +30,7 @@ def compiled(signature: str | None = None, **options: Any) -> Callable[[Function
     """Compile for this signature; kept on disk, unless there is no place that may be written."""
 
     def compile_it(function: Function) -> Function:
-        njit: Any = partial(numba.njit, signature, fastmath=True, **options)
+        njit: Any = partial(numba.njit, signature, fastmath=True, error_model="numpy", **options)
         try:
             return cast("Function", njit(cache=True)(function))
         except RuntimeError:
