@@ -14,7 +14,7 @@ from lamina.analysis.charts import HEIGHT, LEFT, RIGHT, Series, bar_chart, line_
 from lamina.analysis.colours import SERIES, is_dark, ramp, series_colour
 from lamina.analysis.maps import Labels, cell_text, heat_map
 from lamina.analysis.page import definitions, figure, page, section, table
-from lamina.analysis.svg import WIDTH
+from lamina.analysis.svg import LETTER, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -59,6 +59,16 @@ def test_bars_rise_from_zero_and_fall_below_it() -> None:
     assert float(up.get("height", "")) == pytest.approx(2 * float(down.get("height", "")), rel=1e-3)
     assert float(up.get("y", "")) + float(up.get("height", "")) == pytest.approx(float(down.get("y", "")), abs=0.02)
     assert {"easy", "hard", "2", "-1"} <= set(words(drawing))
+
+
+def test_the_labels_of_72_bars_do_not_overlap() -> None:
+    layers = [str(layer) for layer in range(1, 73)]
+    drawing = bar_chart(layers, [(name, [0.5] * 72) for name in ("score", "length", "loss")], Axis("change", 0, 1))
+    bars = [each for each in elements(drawing, "rect") if each.find("{*}title") is not None]
+    assert len(bars) == 3 * 72
+    assert min(float(bar.get("width", "")) for bar in bars) > 1
+    places = [float(each.get("x", "")) for each in elements(drawing, "text") if each.text in layers]
+    assert min(after - before for before, after in pairwise(places)) > 2.5 * LETTER
 
 
 def test_a_map_has_a_cell_for_every_value_and_says_what_it_is() -> None:

@@ -9,7 +9,7 @@ from html import escape
 
 from lamina.analysis.axes import Axis, tick_text
 from lamina.analysis.colours import RISING, SERIES, series_colour
-from lamina.analysis.svg import WIDTH, colour_bar, legend, line, picture, rectangle, text
+from lamina.analysis.svg import LETTER, WIDTH, colour_bar, legend, line, picture, rectangle, text
 
 HEIGHT, LEFT, RIGHT, BOTTOM = 320, 66, 16, 46
 
@@ -71,16 +71,23 @@ def bar_chart(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]
     parts = [*names, *_vertical(frame, y), text(LEFT + frame.width / 2, HEIGHT - 8, label)]
     slot = frame.width / max(1, len(groups))
     thick = 0.8 * slot / max(1, len(series))
+    gap = min(1.0, 0.1 * thick)
+    every = math.ceil((max(map(len, groups), default=0) * LETTER + LETTER) / slot)  # so many bars for a label
     zero = frame.y(y.share(min(max(0.0, y.low), y.high)))
     for place, group in enumerate(groups):
         middle = LEFT + (place + 0.5) * slot
-        parts.append(text(middle, HEIGHT - BOTTOM + 16, group))
+        if place % every == 0:
+            parts.append(text(middle, HEIGHT - BOTTOM + 16, group))
         for index, (name, values) in enumerate(series):
             value, left = values[place], middle + (index - len(series) / 2) * thick
             end = frame.y(y.share(value))
             colour = series_colour(index, len(series))
             parts.append(
-                rectangle(left + 1, min(end, zero), thick - 2, abs(zero - end), colour, f"{name}, {group}: {value:.4g}")
+                rectangle(
+                    *(left + gap, min(end, zero), thick - 2 * gap, abs(zero - end)),
+                    colour,
+                    f"{name}, {group}: {value:.4g}",
+                )
             )
             if thick >= 30:
                 parts.append(text(left + thick / 2, end - 4 if value >= 0 else end + 12, f"{value:.3g}", size=11))
