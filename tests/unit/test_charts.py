@@ -63,7 +63,7 @@ def test_bars_rise_from_zero_and_fall_below_it() -> None:
 
 def test_the_labels_of_72_bars_do_not_overlap() -> None:
     layers = [str(layer) for layer in range(1, 73)]
-    drawing = bar_chart(layers, [(name, [0.5] * 72) for name in ("score", "length", "loss")], Axis("change", 0, 1))
+    drawing = bar_chart(layers, [(name, [0.5] * 72) for name in ("score", "length", "loss")], Axis("change", 0, 0.8))
     bars = [each for each in elements(drawing, "rect") if (each.findtext("{*}title") or "").endswith(": 0.5")]
     assert len(bars) == 3 * 72
     assert min(float(bar.get("width", "")) for bar in bars) > 1
