@@ -246,6 +246,8 @@ def test_degradation_scores_training_and_validation_pairs(trained: TrainedRun, d
         for pairs in ("train", "valid")
     ]
     assert all(0 < row["loss"] < 10 for row in rows)  # type: ignore[attr-defined]
+    drawn = {path.stem for path in tmp_path.glob("degradation-*.svg")}
+    assert drawn == {f"degradation-{what}-{pairs}" for what in ("bleu", "loss") for pairs in ("training", "validation")}
 
 
 def test_a_report_has_all_that_applies(trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from lamina.analysis.charts import Series, line_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
-from lamina.runs import load_run
 from lamina.search.settings import SearchSettings
-from lamina.translation import Translator, other_vocabulary
+from lamina.translation import Translator, load, other_vocabulary
 
 READING = (
     "BLEU of models of several depths on pairs that they were trained on and on the validation set. Wei et al. "
@@ -32,17 +31,17 @@ def analyze_degradation(runs: Sequence[Path], data: Path, sentences: int = 500, 
     }
     rows = []
     for name, run in zip(label_runs(runs), runs, strict=True):
-        loaded = load_run(run)
-        if other_vocabulary(loaded.text, prepared.text):
+        translator = load(run)
+        if other_vocabulary(translator.text, prepared.text):
             raise DataError(f"{run}: its vocabulary is not that of {data}; give the data it was trained on.")
-        translator = Translator([loaded.model.eval()], loaded.text)
         scores = {split: measure(translator, pairs) for split, pairs in samples.items()}
-        config = loaded.model.config
+        config = translator.models[0].config
         kind = family(config.encoder.type, config.norm)
         rows += [(name, kind, config.encoder.layers, split, bleu, loss) for split, (bleu, loss) in scores.items()]
     pictures = [
-        draw(rows, column, label, name)
-        for column, label, name in ((4, "BLEU", "bleu"), (5, "loss (nats per token)", "loss"))
+        draw(rows, column, label, split)
+        for column, label in ((4, "BLEU"), (5, "loss (nats per token)"))
+        for split in samples
     ]
     head = ("run", "encoder", "layers", "pairs", "BLEU", "loss")
     content = {"sentences": sentences, "runs": [dict(zip(head, row, strict=True)) for row in rows]}
@@ -72,16 +71,14 @@ def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
     return float(bleu), -total / sum(map(len, targets))
 
 
-def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, name: str) -> Picture:
-    """A line for each family and split."""
-    keys = sorted({(row[1], row[3]) for row in rows})
+def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, split: str) -> Picture:
+    """A line for each family; axes are the same for both splits."""
     series = [
-        Series(
-            f"{encoder}, {'training' if split == 'train' else 'validation'}",
-            sorted((row[2], float(row[column])) for row in rows if (row[1], row[3]) == (encoder, split)),
-        )
-        for encoder, split in keys
+        Series(kind, sorted((row[2], float(row[column])) for row in rows if (row[1], row[3]) == (kind, split)))
+        for kind in sorted({row[1] for row in rows})
     ]
     x = Axis.over("encoder layers", [row[2] for row in rows])
     y = Axis.over(label, [float(row[column]) for row in rows])
-    return Picture(name, line_chart(series, x, y, "family"), f"{label} by encoder depth.")
+    pairs = "training" if split == "train" else "validation"
+    name = f"{label.split()[0].lower()}-{pairs}"
+    return Picture(name, line_chart(series, x, y, "family"), f"{label} on {pairs} pairs, by encoder depth.")
