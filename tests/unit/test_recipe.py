@@ -36,7 +36,10 @@ def test_a_recipe_is_resolved_and_read_back(tmp_path: Path) -> None:
 
 def test_numbers_may_have_an_exponent_without_a_point(tmp_path: Path) -> None:
     assert load(GOOD.replace("5.0e-3", "5e-3"), tmp_path).train.lr == 5e-3
-    assert load(GOOD, tmp_path, "train.lr=2E-4").train.lr == 2e-4
+    recipe = load(GOOD, tmp_path, "train.lr=2E-4", "name='1e-3'")
+    assert recipe.train.lr == 2e-4
+    (tmp_path / "resolved.yaml").write_text(dump_recipe(recipe))
+    assert read_resolved(tmp_path / "resolved.yaml") == recipe
 
 
 MISTAKES = [line.split("\t") for line in (Path(__file__).parent / "recipe_mistakes.tsv").read_text().splitlines()[1:]]

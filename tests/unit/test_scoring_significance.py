@@ -102,6 +102,7 @@ def test_the_null_hypothesis_is_rarely_rejected() -> None:
     assert 0.2 < float(np.mean(values)) < 0.8
 
 
-def test_two_outputs_at_least() -> None:
-    with pytest.raises(UsageError, match="two or more outputs to compare"):
-        compare(GOOD)
+def test_a_single_output_has_an_interval_and_every_output_a_name() -> None:
+    assert all(row.difference is None and row.interval.low < row.score < row.interval.high for row in compare(GOOD))
+    with pytest.raises(UsageError, match=r"^Every output must have a name, but there are 1 and 2\.$"):
+        compare_outputs(["one", "other"], [GOOD], GOLD)

@@ -226,6 +226,18 @@ def test_quick_steps_write_the_same_texts(system: str, few: int, monkeypatch: py
     assert (quick.decoder.layers[0].quick is None) == (quick.config.decoder.attention != "self")
 
 
+def test_a_model_that_is_ready_to_decode_still_has_gradients_and_takes_nothing() -> None:
+    plain, ready = small("surface-fusion"), prepare_for_decoding(small("surface-fusion"))
+    batch = make_batch()
+    gradients = []
+    for model in (plain, ready):
+        model.log_probs(batch.source_BS, batch.prefix_BT).sum().backward()
+        gradients.append(model.target_embedding.tokens.weight.grad)
+    torch.testing.assert_close(gradients[0], gradients[1])
+    with torch.no_grad():
+        assert ready.log_probs(batch.source_BS[:0], batch.prefix_BT[:0]).shape[0] == 0
+
+
 def test_a_step_in_eight_bits_is_timed_against_one_in_32() -> None:
     model = small()
     assert 0 < step_ratio(model, quantise(model)) < 100

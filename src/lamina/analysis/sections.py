@@ -50,9 +50,12 @@ def score_section(rows: Sequence[Row]) -> str:
     ]
     head = ["metric", "system", "score", "95 % interval", "difference", "p"]
     signatures = " · ".join(dict.fromkeys(f"{row.metric}: {row.signature}" for row in rows))
-    if len({row.system for row in rows}) == 1:  # compared with nothing
+    alone = len({row.system for row in rows}) == 1
+    if alone:  # compared with nothing
         head, cells = head[:4], [row[:4] for row in cells]
-    note = paragraph(f"Intervals and p from 1,000 bootstrap samples; {signatures}", "soft")
+    note = paragraph(
+        f"{'Intervals' if alone else 'Intervals and p'} from 1,000 bootstrap samples; {signatures}", "soft"
+    )
     return section("Scores", table(head, cells), note)
 
 

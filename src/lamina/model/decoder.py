@@ -119,7 +119,7 @@ class DecoderLayer(nn.Module):
 
     def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """One new position of every row."""
-        if self.quick is not None:
+        if self.quick is not None and not torch.is_grad_enabled():
             return self.quick(x_BWD, memory, cache, now)
         entered_BWD = self.target_residual.enter(x_BWD)
         attended_BWD, cache = self.target_attention.step(entered_BWD, memory, cache, now)

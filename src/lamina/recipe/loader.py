@@ -159,5 +159,5 @@ def dump_recipe(recipe: Recipe) -> str:
 
 def read_resolved(path: Path) -> Recipe:
     """What `dump_recipe` wrote."""
-    data = read_yaml(path.read_text(encoding="utf-8"))
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))  # as `dump_recipe` writes
     return Recipe.model_validate_json(json.dumps(data))

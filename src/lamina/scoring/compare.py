@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from lamina.errors import UsageError
 from lamina.scoring.metrics import DEFAULT_METRICS, build_metrics
 from lamina.scoring.protocol import Array, Gold, Metric, measure
 from lamina.scoring.significance import (
@@ -51,6 +52,8 @@ def compare_outputs(
     seed: int = 1,
 ) -> list[Row]:
     """A row per metric and output, the first output being the baseline; `samples` is 1000, or 10000 exchanges."""
+    if not names or len(names) != len(hypotheses):
+        raise UsageError(f"Every output must have a name, but there are {len(hypotheses)} and {len(names)}.")
     rows = []
     for metric in build_metrics(metrics, gold):
         statistics = [measure(metric, each) for each in hypotheses]

@@ -1,4 +1,4 @@
-"""The inner loops of decoding on a CPU, compiled by numba when they are first used and kept on disk from then on.
+"""The inner loops of decoding on a CPU, compiled by numba at the first import and kept on disk from then on.
 
 A step is many small operations: each of these does in one call, and one pass over its data, what takes torch five to
 ten. Arrays are 32-bit floats in C order. R rows are W beams of each of B sources; letters as everywhere.
@@ -27,13 +27,16 @@ P1, P2, P3, P4, P5, P6 = (f4(math.log(2) ** n / math.factorial(n)) for n in rang
 
 
 def compiled(signature: str | None = None, **options: Any) -> Callable[[Function], Function]:
-    """Compile for this signature; kept on disk, unless there is no place that may be written."""
+    """Compile for this signature; what has none becomes part of its callers.
+
+    The result is kept on disk, but a disk that is full, damaged or not to be written stops nobody.
+    """
 
     def compile_it(function: Function) -> Function:
         njit: Any = partial(numba.njit, signature, fastmath=True, error_model="numpy", **options)
         try:
-            return cast("Function", njit(cache=True)(function))
-        except RuntimeError:
+            return cast("Function", njit(cache=signature is not None)(function))
+        except Exception:
             return cast("Function", njit()(function))
 
     return compile_it

@@ -49,13 +49,13 @@ def vocabulary_product(weight_VD: Tensor) -> Callable[[Tensor], Tensor]:
     multiply = product(weight_VD, None)
 
     def of_tensor(x_BTD: Tensor) -> Tensor:
-        logits_RV = multiply(x_BTD.detach().reshape(-1, x_BTD.shape[2]).numpy())
-        return torch.from_numpy(logits_RV).view(*x_BTD.shape[:2], -1)
+        logits_RV = multiply(x_BTD.reshape(-1, x_BTD.shape[2]).numpy())
+        return torch.from_numpy(logits_RV).view(*x_BTD.shape[:2], len(weight_VD))
 
     return of_tensor
 
 
 def log_sum_exp(logits_BTV: Tensor) -> Tensor:
     """log Σ e^logit, (B, T, 1)."""
-    rows_RV = logits_BTV.detach().view(-1, logits_BTV.shape[2]).numpy()
+    rows_RV = logits_BTV.view(-1, logits_BTV.shape[2]).numpy()
     return torch.from_numpy(kernels.log_sum_exp(rows_RV)).view(*logits_BTV.shape[:2], 1)

@@ -78,7 +78,7 @@ def train_all(trainings: Sequence[Training], at_once: int, show: Show) -> None:
 
 def _start(training: Training, running: Running) -> None:
     training.log.parent.mkdir(parents=True, exist_ok=True)
-    with training.log.open("ab") as log:
+    with training.log.open("wb") as log:
         running[training] = subprocess.Popen(
             training.command(), stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent
         )

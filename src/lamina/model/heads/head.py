@@ -20,7 +20,7 @@ class Head(nn.Module, ABC):
     """
 
     weight_VD: nn.Parameter
-    product: Callable[[Tensor], Tensor] | None = None  # a faster way to E·x, in models that only decode
+    product: Callable[[Tensor], Tensor] | None = None  # a faster way to E·x without a gradient, in models that decode
     normaliser: Callable[[Tensor], Tensor] | None = None  # a faster way to log Σ e^logit, in these
     normalised = True  # whether probabilities sum to 1; if not, their perplexity does not compare with others
 
@@ -30,12 +30,14 @@ class Head(nn.Module, ABC):
 
     def logits(self, x_BTD: Tensor) -> Tensor:
         """E·x for every position."""
-        return F.linear(x_BTD, self.weight_VD) if self.product is None else self.product(x_BTD)
+        if self.product is None or torch.is_grad_enabled():
+            return F.linear(x_BTD, self.weight_VD)
+        return self.product(x_BTD)
 
     def softmax(self, x_BTD: Tensor) -> LogProbs:
         """The distribution whose logits are E·x, normalised in at least 32 bits."""
         logits_BTV = self.logits(x_BTD)
-        if self.normaliser is not None:
+        if self.normaliser is not None and not torch.is_grad_enabled():
             return LogProbs(logits_BTV, self.normaliser(logits_BTV))
         precise = torch.promote_types(logits_BTV.dtype, torch.float32)
         return LogProbs(logits_BTV, logits_BTV.to(precise).logsumexp(dim=-1, keepdim=True))

@@ -72,10 +72,10 @@ class TargetEmbedding(nn.Module):
         self.positions = positions
         self.dropout = Dropout(dropout)
 
-    def forward(self, tokens_BT: Tensor, start: int = 0) -> Tensor:
-        """Embed tokens at positions start, start+1, …; prefixes are padded on the right."""
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """Embed tokens from the first position on; prefixes are padded on the right."""
         tokens_BTD = self.tokens(tokens_BT)
-        positions_TD = self.positions.between(start, start + tokens_BT.shape[1], tokens_BT.device)
+        positions_TD = self.positions.between(0, tokens_BT.shape[1], tokens_BT.device)
         x_BTD = tokens_BTD + positions_TD.to(tokens_BTD.dtype)
         return self.dropout(x_BTD) if self.training else x_BTD
 

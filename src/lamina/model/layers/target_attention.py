@@ -75,8 +75,8 @@ class RunningSum:
 
 def take_rows(x_BWX: Tensor, rows_R: Tensor) -> Tensor:
     """Rows of the same sources, which may be more or fewer than before."""
-    batch = len(x_BWX)
-    return x_BWX.flatten(0, 1).index_select(0, rows_R).view(batch, len(rows_R) // max(1, batch), -1)
+    batch, _, width = x_BWX.shape
+    return x_BWX.flatten(0, 1).index_select(0, rows_R).view(batch, len(rows_R) // max(1, batch), width)
 
 
 Cache = PastKeys | RunningSum
