@@ -11,7 +11,7 @@ import pytest
 
 from lamina.analysis.axes import Axis, tick_text
 from lamina.analysis.charts import HEIGHT, LEFT, RIGHT, Series, bar_chart, line_chart
-from lamina.analysis.colours import SERIES, is_dark, ramp, series_colour
+from lamina.analysis.colours import SERIES, is_dark, ramp
 from lamina.analysis.maps import Labels, cell_text, heat_map
 from lamina.analysis.page import definitions, figure, page, section, table
 from lamina.analysis.svg import LETTER, WIDTH
@@ -46,11 +46,18 @@ def test_what_is_not_a_number_is_left_out() -> None:
 
 @pytest.mark.parametrize("count", [2, 6, 24, 72])
 def test_every_series_has_a_colour_of_its_own(count: int) -> None:
-    assert len({series_colour(index, count) for index in range(count)}) == count
     series = [Series(f"layer {layer}", [(0, layer + 1), (1, layer + 2)]) for layer in range(count)]
     drawing = line_chart(series, Axis("step", 0, 1), Axis("norm", 1, 80), "encoder layer")
-    assert len(elements(drawing, "polyline")) == count
+    assert len({each.get("stroke") for each in elements(drawing, "polyline")}) == count
     assert ("encoder layer" in words(drawing)) == (count > len(SERIES))
+
+
+def test_runs_have_names_however_many_they_are() -> None:
+    names = [f"run {number}" for number in range(8)]
+    drawing = line_chart([Series(name, [(0, 1), (1, 2)]) for name in names], Axis("step", 0, 1), Axis("loss", 1, 2))
+    assert set(names) <= set(words(drawing))
+    looks = {(each.get("stroke"), each.get("stroke-dasharray")) for each in elements(drawing, "polyline")}
+    assert len(looks) == len(names)
 
 
 def test_bars_rise_from_zero_and_fall_below_it() -> None:

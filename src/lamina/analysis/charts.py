@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from lamina.analysis.axes import Axis, tick_text
-from lamina.analysis.colours import RISING, SERIES, series_colour
+from lamina.analysis.colours import RISING, SERIES, ordered_colour, series_colour
 from lamina.analysis.svg import LETTER, WIDTH, colour_bar, legend, line, picture, rectangle, text
 
 HEIGHT, LEFT, RIGHT, BOTTOM = 320, 66, 16, 46
@@ -41,19 +41,20 @@ class _Frame:
 
 
 def line_chart(series: Sequence[Series], x: Axis, y: Axis, order: str = "") -> str:
-    """Lines over two axes; too many for colours of their own are coloured along a ramp, as they follow in `order`."""
-    many = len(series) > len(SERIES)
+    """Lines over two axes. More than there are colours are dashed, or, if they follow in an `order`, along a ramp."""
+    many = bool(order) and len(series) > len(SERIES)
     names, top = legend([] if many else [each.name for each in series], LEFT, WIDTH - LEFT - RIGHT)
     frame = _Frame(top, RIGHT + 84 if many else RIGHT)
     parts = [*names, *_horizontal(frame, x), *_vertical(frame, y)]
     for index, each in enumerate(series):
         seen = [(a, b) for a, b in each.points if math.isfinite(b) and (b > 0 or not y.log)]
         places = [(frame.x(x.share(a)), frame.y(y.share(b))) for a, b in seen]
-        colour = series_colour(index, len(series))
+        colour = ordered_colour(index, len(series)) if many else series_colour(index)
+        dashes = "" if many or index < len(SERIES) else ' stroke-dasharray="6 4"'
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
         parts.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="{1.2 if many else 2}" stroke-linejoin="round" '
-            f'points="{path}"><title>{escape(each.name)}</title></polyline>'
+            f'<polyline fill="none" stroke="{colour}" stroke-width="{1.2 if many else 2}"{dashes} '
+            f'stroke-linejoin="round" points="{path}"><title>{escape(each.name)}</title></polyline>'
         )
         if len(places) <= 12:
             parts.extend(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in places)
@@ -81,7 +82,7 @@ def bar_chart(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]
         for index, (name, values) in enumerate(series):
             value, left = values[place], middle + (index - len(series) / 2) * thick
             end = frame.y(y.share(value))
-            colour = series_colour(index, len(series))
+            colour = series_colour(index)
             parts.append(
                 rectangle(
                     *(left + gap, min(end, zero), thick - 2 * gap, abs(zero - end)),

@@ -7,9 +7,14 @@ RISING = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5e
 AROUND_ZERO = ("#0072b2", "#f7f7f7", "#d55e00")
 
 
-def series_colour(index: int, count: int) -> str:
-    """Of one among so many: distinct if they are few, along a ramp if they are many and in order."""
-    return SERIES[index] if count <= len(SERIES) else ramp(RISING, 0.92 * index / (count - 1))
+def series_colour(index: int) -> str:
+    """Of one among a few; after the last colour comes the first again."""
+    return SERIES[index % len(SERIES)]
+
+
+def ordered_colour(index: int, count: int) -> str:
+    """Of one among many that follow each other."""
+    return ramp(RISING, 0.92 * index / (count - 1))
 
 
 def ramp(anchors: tuple[str, ...], share: float) -> str:

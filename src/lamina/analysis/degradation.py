@@ -81,4 +81,4 @@ def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, l
     y = Axis.over(label, [float(row[column]) for row in rows])
     pairs = "training" if split == "train" else "validation"
     name = f"{label.split()[0].lower()}-{pairs}"
-    return Picture(name, line_chart(series, x, y, "family"), f"{label} on {pairs} pairs, by encoder depth.")
+    return Picture(name, line_chart(series, x, y), f"{label} on {pairs} pairs, by encoder depth.")

@@ -102,4 +102,4 @@ def curve(records: Mapping[str, Records], kind: str, key: str, label: str, capti
         return ""
     x = Axis.over("training step", [step for step, _ in points], zero=True)
     y = Axis.over(label, [value for _, value in points], log=key == "nll")
-    return figure(line_chart(series, x, y, "run"), caption)
+    return figure(line_chart(series, x, y), caption)

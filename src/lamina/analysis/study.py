@@ -173,8 +173,10 @@ def summarise(study: Study, results: Sequence[Result], sources: list[str], refer
     rows = []
     for system, each in by_system.items():
         scores = [result.bleu for result in each]
-        mean, spread, chance = fmean(scores), stdev(scores) if len(scores) > 1 else "", p.get(system)
-        rows.append((system, len(scores), mean, spread, mean - base, "" if chance is None else chance))
+        mean, spread = fmean(scores), round(stdev(scores), 2) if len(scores) > 1 else ""
+        chance = p.get(system)
+        found = "" if chance is None else round(chance, 4)
+        rows.append((system, len(scores), round(mean, 2), spread, round(mean - base, 2), found))
     head = ("system", "seeds", "BLEU, mean", "standard deviation", "difference", "p")
     data = {
         "study": study.model_dump(mode="json"),
@@ -185,7 +187,7 @@ def summarise(study: Study, results: Sequence[Result], sources: list[str], refer
     }
     reading = (
         f"{study.steps:,} updates of every run; difference and p (paired bootstrap over the test sentences of all "
-        f"seeds) are against `{study.baseline}`."
+        f"seeds) are against {study.baseline}."
     )
     return Finding("study", study.name, reading, [], head, rows, data)
 

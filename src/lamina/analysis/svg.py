@@ -6,7 +6,7 @@ from html import escape
 from typing import Literal
 
 from lamina.analysis.axes import Axis, tick_text
-from lamina.analysis.colours import ramp, series_colour
+from lamina.analysis.colours import SERIES, ramp, series_colour
 
 WIDTH = 640
 LETTER = 6.4  # the width of one, about
@@ -62,7 +62,8 @@ def legend(names: list[str], left: float, width: float) -> tuple[list[str], floa
         needed = 24 + LETTER * len(name) + 12
         if x > left and x + needed > left + width:
             x, y = left, y + 18
-        parts.append(rectangle(x, y - 9, 14, 9, series_colour(index, len(names)), name))
+        pieces = [(0, 14)] if index < len(SERIES) else [(0, 6), (8, 6)]  # dashed as its line is
+        parts.extend(rectangle(x + start, y - 9, wide, 9, series_colour(index), name) for start, wide in pieces)
         parts.append(text(x + 20, y, name, "start"))
         x += needed
     return parts, (y + 12 if names else 10.0)
