@@ -187,7 +187,7 @@ def summarise(study: Study, results: Sequence[Result], sources: list[str], refer
     }
     reading = (
         f"{study.steps:,} updates of every run; difference and p (paired bootstrap over the test sentences of all "
-        f"seeds) are against {study.baseline}."
+        f"seeds, which knows nothing of other seeds) are against {study.baseline}."
     )
     return Finding("study", study.name, reading, [], head, rows, data)
 
