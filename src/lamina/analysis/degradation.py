@@ -67,7 +67,7 @@ def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
     decode = translator.text.target.decode
     outputs = [decode(each.tokens) for each in translator.translate_ids(sources, SearchSettings())]
     total = sum(each.log_prob for each in translator.rescore(sources, targets, lenpen=1.0))
-    bleu = BLEU().corpus_score(outputs, [[decode(target) for target in targets]]).score
+    bleu = BLEU(force=True).corpus_score(outputs, [[decode(target) for target in targets]]).score
     return float(bleu), -total / sum(map(len, targets))
 
 

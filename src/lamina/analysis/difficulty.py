@@ -70,7 +70,7 @@ def analyze_difficulty(
         for part, numbers in zip(PARTS, parts, strict=True):
             chosen = [outputs[number] for number in numbers], [[references[number] for number in numbers]]
             hardness = fmean(scores[number] for number in numbers)
-            rows.append((name, part, len(numbers), hardness, float(BLEU().corpus_score(*chosen).score)))
+            rows.append((name, part, len(numbers), hardness, float(BLEU(force=True).corpus_score(*chosen).score)))
     series = [(name, [row[4] for row in rows if row[0] == name]) for name in names]
     values = [row[4] for row in rows]
     drawing = bar_chart(PARTS, series, Axis.over("BLEU", values, zero=True), "part of the test set")

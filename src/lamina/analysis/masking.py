@@ -66,7 +66,9 @@ def measure(
     masked: AbstractContextManager[None] = nullcontext() if layer is None else bridge.mask_layer(layer)
     with masked:
         outputs = [each.text for each in translator.stream(sources, SearchSettings())]
-    return float(BLEU().corpus_score(outputs, [references]).score), sum(len(output.split()) for output in outputs)
+    return float(BLEU(force=True).corpus_score(outputs, [references]).score), sum(
+        len(output.split()) for output in outputs
+    )
 
 
 def layer_name(layer: int | None) -> str:
