@@ -75,9 +75,10 @@ def test_a_study_killed_and_started_again(study: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("steps: 8", "steps: 0", "{study}: steps: Input should be greater than 0"),
-        ("seeds: [1, 2]", "seed: 3", "{study}: seed: Extra inputs are not permitted"),
+        ("steps: 8", "steps: 0", "{study}: steps: must be greater than 0, but is 0 instead."),
+        ("seeds: [1, 2]", "seed: 3", "{study}: seed: not an option. Did you mean `seeds`?"),
         ("baseline: plain", "baseline: plan", "{study}: baseline: must be one of plain, fused, but is plan instead."),
+        ("name: small", "", "{study}: name: must be given."),
         ("name: small", "name: [", "{study}: not YAML"),
     ],
 )

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from sacrebleu.metrics.bleu import BLEU
 
 from lamina.analysis.axes import Axis
 from lamina.analysis.charts import Series, line_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
+from lamina.scoring.sacre import corpus_bleu
 from lamina.search.settings import SearchSettings
 from lamina.translation import Translator, load, other_vocabulary
 
@@ -67,8 +67,7 @@ def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
     decode = translator.text.target.decode
     outputs = [decode(each.tokens) for each in translator.translate_ids(sources, SearchSettings())]
     total = sum(each.log_prob for each in translator.rescore(sources, targets, lenpen=1.0))
-    bleu = BLEU(force=True).corpus_score(outputs, [[decode(target) for target in targets]]).score
-    return float(bleu), -total / sum(map(len, targets))
+    return corpus_bleu(outputs, [decode(target) for target in targets]), -total / sum(map(len, targets))
 
 
 def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, split: str) -> Picture:

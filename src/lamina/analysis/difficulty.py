@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from sacrebleu.metrics.bleu import BLEU
-
 from lamina.analysis.axes import Axis
 from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.errors import DataError
 from lamina.runs import load_run
+from lamina.scoring.sacre import corpus_bleu
 from lamina.training.checkpoint import Checkpoints
 from lamina.translation import Translator, load
 
@@ -68,9 +67,9 @@ def analyze_difficulty(
     for name, run in zip(names, runs, strict=True):
         outputs = [each.text for each in load(run).translate(sources)]
         for part, numbers in zip(PARTS, parts, strict=True):
-            chosen = [outputs[number] for number in numbers], [[references[number] for number in numbers]]
+            chosen = [outputs[number] for number in numbers], [references[number] for number in numbers]
             hardness = fmean(scores[number] for number in numbers)
-            rows.append((name, part, len(numbers), hardness, float(BLEU(force=True).corpus_score(*chosen).score)))
+            rows.append((name, part, len(numbers), hardness, corpus_bleu(*chosen)))
     series = [(name, [row[4] for row in rows if row[0] == name]) for name in names]
     values = [row[4] for row in rows]
     drawing = bar_chart(PARTS, series, Axis.over("BLEU", values, zero=True), "part of the test set")

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from sacrebleu.metrics.bleu import BLEU
-
 from lamina.analysis.axes import Axis
 from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Cell, Finding, Picture
 from lamina.errors import UsageError
 from lamina.model.bridges.transparent import TransparentBridge
 from lamina.runs import load_run
+from lamina.scoring.sacre import corpus_bleu
 from lamina.search.settings import SearchSettings
 from lamina.translation import Translator
 
@@ -66,9 +65,7 @@ def measure(
     masked: AbstractContextManager[None] = nullcontext() if layer is None else bridge.mask_layer(layer)
     with masked:
         outputs = [each.text for each in translator.stream(sources, SearchSettings())]
-    return float(BLEU(force=True).corpus_score(outputs, [references]).score), sum(
-        len(output.split()) for output in outputs
-    )
+    return corpus_bleu(outputs, references), sum(len(output.split()) for output in outputs)
 
 
 def layer_name(layer: int | None) -> str:

@@ -10,8 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
-from sacrebleu.metrics.bleu import BLEU
+from pydantic import ConfigDict, Field, PositiveInt, ValidationError
 
 from lamina.analysis.degradation import analyze_degradation
 from lamina.analysis.finding import Finding
@@ -21,9 +20,12 @@ from lamina.analysis.sections import Outputs, curve_section, example_section
 from lamina.corpus.reading import TwoFiles
 from lamina.errors import LaminaError, UsageError
 from lamina.files import digest, write_text
+from lamina.model.problems import describe
+from lamina.model.settings import Settings
 from lamina.recipe.loader import read_yaml
 from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
+from lamina.scoring.sacre import corpus_bleu
 from lamina.training.launch import Show, Training, train_all
 from lamina.training.records import read_records
 from lamina.translation import load
@@ -31,19 +33,17 @@ from lamina.translation import load
 SHOWN = 6
 
 
-class Entry(BaseModel):
+class Entry(Settings):
     """One system of a study: a recipe, and what is changed in it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     recipe: str  # a file beside the study, or a shipped recipe
-    set: dict[str, Any] = {}
+    set: dict[str, Any] = Field(default_factory=dict)
 
 
-class Study(BaseModel):
+class Study(Settings):
     """A study's file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=False)  # paths and seeds are text and lists in a file
 
     name: str
     data: Path
@@ -52,7 +52,7 @@ class Study(BaseModel):
     seeds: tuple[int, ...] = (1,)
     baseline: str  # the system that the others are compared with
     systems: dict[str, Entry]
-    set: dict[str, Any] = {}  # changed in every recipe
+    set: dict[str, Any] = Field(default_factory=dict)  # changed in every recipe
     degradation: bool = False  # also decode training pairs, for systems of several depths
 
 
@@ -78,8 +78,7 @@ def read_study(path: Path) -> Study:
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
-        lines = [f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-        raise UsageError("\n".join(lines)) from error
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in describe(error, Study, content))) from error
     if study.baseline not in study.systems:
         raise UsageError(
             f"{path}: baseline: must be one of {', '.join(study.systems)}, but is {study.baseline} instead."
@@ -155,7 +154,7 @@ def evaluate(training: Training, system: str, sources: Sequence[str], references
         output = [each.text for each in load(training.run).translate(sources)]
         known = {"weights": weights, "sources": list(sources), "output": output}
         write_text(place, json.dumps(known, ensure_ascii=False))
-    bleu = float(BLEU(force=True).corpus_score(known["output"], [references]).score)
+    bleu = corpus_bleu(known["output"], references)
     return Result(system, int(training.name.rpartition("-")[2]), training.run, known["output"], bleu)
 
 

@@ -17,6 +17,11 @@ from sacrebleu.metrics.ter import TER
 from lamina.scoring.protocol import Array, Gold
 
 
+def corpus_bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
+    """BLEU of one output with one reference, detokenised or not: for comparisons within one corpus."""
+    return float(BLEU(force=True).corpus_score(outputs, [references]).score)
+
+
 class Sacre:
     """One of sacreBLEU's metrics; its segment statistics add up to its corpus score."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sacrebleu.metrics.bleu import BLEU
-
 from lamina.corpus.prepared import PreparedData
 from lamina.model.seq2seq import Seq2Seq
+from lamina.scoring.sacre import corpus_bleu
 from lamina.search.settings import SearchSettings
 from lamina.training.distributed import Ranks
 
@@ -22,6 +21,4 @@ def validation_bleu(model: Seq2Seq, data: PreparedData, sentences: int, ranks: R
     decode = data.text.target.decode
     texts = [(decode(best.tokens), decode(target.tolist())) for best, (_, target) in zip(found, pairs, strict=True)]
     every = [text for share in ranks.gather(texts) for text in share]
-    return float(
-        BLEU(force=True).corpus_score([text for text, _ in every], [[reference for _, reference in every]]).score
-    )
+    return corpus_bleu([text for text, _ in every], [reference for _, reference in every])
