@@ -22,10 +22,15 @@ def processes(workers: int, initializer: Callable[..., None], argument: Any) -> 
         with ThreadPoolExecutor(1, initializer=initializer, initargs=(argument,)) as threads:
             yield threads
         return
+    with start_processes(workers, initializer, argument) as pool:
+        yield pool
+
+
+def start_processes(workers: int, initializer: Callable[..., None], argument: Any) -> ProcessPoolExecutor:
+    """A pool that is kept until it is shut down; on Linux its processes are copies of this one."""
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     first = (os.getpid(), initializer, argument)
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=first) as pool:
-        yield pool
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=first)
 
 
 def end_with_parent(how: signal.Signals = signal.SIGTERM) -> None:

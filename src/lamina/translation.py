@@ -15,14 +15,12 @@ from torch import Tensor
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
 from lamina.runs import load_run
-from lamina.search.beam import beam_search
-from lamina.search.ensemble import EnsembleStepper
+from lamina.search.batches import Batch, BatchSearch, pad
 from lamina.search.int8 import quantise, step_ratio
 from lamina.search.products import prepare_for_decoding
-from lamina.search.sampling import SamplingSettings, sample
+from lamina.search.sampling import SamplingSettings
 from lamina.search.settings import Hypothesis, SearchSettings
-from lamina.search.stepper import ModelStepper, Stepper
-from lamina.search.workers import map_on_cores, threads_for
+from lamina.search.workers import CoreWorkers
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
 
@@ -49,11 +47,11 @@ class Translator:
 
     def __init__(self, models: Sequence[Seq2Seq], text: TextPipeline, *, in_processes: bool = False) -> None:
         self.models, self.text = list(models), text
-        self.in_processes = in_processes  # whether batches may go to copies of this process, one on each CPU core
         self.notes: list[str] = []  # what whoever loaded it should know
-        self.device = next(self.models[0].parameters()).device
-        steppers = [ModelStepper(model) for model in self.models]
-        self.stepper: Stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
+        self.search = BatchSearch(self.models)
+        self.device = self.search.device
+        self.in_processes = in_processes and self.device.type == "cpu"  # batches go to copies of this process
+        self.workers = CoreWorkers(self.search)
 
     def translate(
         self,
@@ -148,24 +146,24 @@ class Translator:
         generator: torch.Generator | None = None,
         batch_sentences: int = BATCH_SENTENCES,
     ) -> list[list[Hypothesis]]:
-        def search(numbers: Sequence[int]) -> list[list[Hypothesis]]:
-            source_BS = self._pad([sources[number] for number in numbers])
-            starts = None if prefixes is None else [prefixes[number] for number in numbers]
-            weight_VD = self.models[0].head.weight_VD
-            with torch.inference_mode(), threads_for(len(numbers) * settings.beam * weight_VD.numel()):
-                if sampling is None:
-                    return beam_search(self.stepper, source_BS, settings, self.models[0].start_id, starts)
-                assert generator is not None
-                return sample(self.stepper, source_BS, settings, sampling, self.models[0].start_id, generator)
-
         results: list[list[Hypothesis]] = [[] for _ in sources]
         wanted = [number for number, source in enumerate(sources) if not blank(source)]
         each = [
             [wanted[place] for place in batch]
             for batch in batches([len(sources[number]) for number in wanted], batch_sentences)
         ]
-        spread = self.in_processes and self.device.type == "cpu" and sampling is None  # draws follow each other
-        for numbers, found in zip(each, map_on_cores(search, each) if spread else map(search, each), strict=True):
+        work = [
+            Batch(
+                [sources[number] for number in numbers],
+                settings,
+                None if prefixes is None else [prefixes[number] for number in numbers],
+                sampling,
+            )
+            for numbers in each
+        ]
+        spread = self.in_processes and sampling is None  # draws follow each other
+        done = self.workers.map(work) if spread else (self.search(batch, generator) for batch in work)
+        for numbers, found in zip(each, done, strict=True):
             for number, hypotheses in zip(numbers, found, strict=True):
                 if not hypotheses:
                     raise DataError("The model's scores are not numbers; its weights are damaged.")
@@ -199,8 +197,7 @@ class Translator:
         return [ids[:-1] for ids in self.text.target.encode(lines)]
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        longest = max(map(len, rows))
-        return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=self.device)
+        return pad(rows, self.device)
 
 
 def blank(source: Sequence[int]) -> bool:

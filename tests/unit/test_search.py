@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lamina.errors import UsageError
+from lamina.errors import LaminaError, UsageError
 from lamina.search.beam import beam_search
 from lamina.search.candidates import best_candidates
 from lamina.search.ensemble import EnsembleStepper
@@ -23,7 +24,7 @@ from lamina.search.products import prepare_for_decoding
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import ModelStepper, Stepper
-from lamina.search.workers import map_on_cores
+from lamina.search.workers import CoreWorkers
 from lamina.systems import SYSTEMS
 from support import make_batch, pad, rows_of, small
 
@@ -245,20 +246,43 @@ def test_a_step_in_eight_bits_is_timed_against_one_in_32() -> None:
 
 def test_work_on_every_core_comes_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    done = list(map_on_cores(lambda number: (number * number, os.getpid(), torch.ones(2).sum().item()), range(20)))
+    workers = CoreWorkers(lambda number: (number * number, os.getpid(), torch.ones(2).sum().item()))
+    done = [*workers.map(range(10)), *workers.map(range(10, 20))]
+    processes = {process for _, process, _ in done}
     assert [result for result, _, _ in done] == [number * number for number in range(20)]
-    assert os.getpid() not in {process for _, process, _ in done}
+    assert os.getpid() not in processes
+    assert len(processes) <= 3  # kept from one call to the next
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert list(map_on_cores(lambda _: os.getpid(), [1, 2])) == [os.getpid()] * 2
+    assert [process for _, process, _ in workers.map([1, 2])] == [os.getpid()] * 2
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert {process for _, process, _ in workers.map([1, 2])}.isdisjoint(processes)
+    wait_for(lambda: not any(alive(process) for process in processes))  # another number of threads, other processes
+
+
+def test_workers_end_with_what_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    workers = CoreWorkers(lambda _: os.getpid())
+    processes = set(workers.map([1, 2]))
+    assert all(alive(process) for process in processes)
+    del workers
+    wait_for(lambda: not any(alive(process) for process in processes))
+
+
+def test_a_worker_that_is_killed_breaks_one_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    workers = CoreWorkers(lambda number: number if number < 9 else os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(LaminaError, match="has been killed, perhaps for lack of memory"):
+        list(workers.map([1, 2, 9]))
+    assert list(workers.map([3, 4])) == [3, 4]
 
 
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, time, torch\n"
-        "from lamina.search.workers import map_on_cores\n"
+        "from lamina.search.workers import CoreWorkers\n"
         "torch.set_num_threads(2)\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
-        "list(map_on_cores(lambda n: ((folder / str(os.getpid())).touch(), time.sleep(60)), range(4)))\n"
+        "list(CoreWorkers(lambda n: ((folder / str(os.getpid())).touch(), time.sleep(60))).map(range(4)))\n"
     )
     with subprocess.Popen([sys.executable, "-c", code]) as parent:
         wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
