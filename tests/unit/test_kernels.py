@@ -52,16 +52,26 @@ def test_of_equal_sums_the_first_is_the_better_and_missing_ones_are_impossible()
 
 @pytest.mark.parametrize("width", [1, 7, 64])
 def test_a_product_of_few_rows(width: int) -> None:
-    x, weight, bias = draw(3, width), draw(11, width, seed=1), draw(11, seed=2)
-    found = torch.from_numpy(kernels.few_rows_product(x.numpy(), weight.numpy(), bias.numpy()))
-    torch.testing.assert_close(found, F.linear(x, weight, bias))
+    x, weight = draw(3, width), draw(11, width, seed=1)
+    found = torch.from_numpy(kernels.few_rows_product(x.numpy(), weight.numpy()))
+    torch.testing.assert_close(found, F.linear(x, weight))
 
 
 def test_a_sum_and_its_norm() -> None:
-    x, result, gain, shift = draw(4, 24), draw(4, 24, seed=1), draw(24, seed=2), draw(24, seed=3)
-    arrays = [each.numpy() for each in (x, result, gain, shift)]
-    found = torch.from_numpy(kernels.add_and_norm(*arrays, np.float32(1e-5)))
-    torch.testing.assert_close(found, F.layer_norm(x + result, (24,), gain, shift, 1e-5))
+    x, result = draw(4, 24), draw(4, 24, seed=1)
+    bias, gain, shift = draw(3, 24, seed=2)
+    total = x + result + bias
+    found = kernels.add(x.numpy(), result.clone().numpy(), bias.numpy())
+    torch.testing.assert_close(torch.from_numpy(found), total)
+    vectors = [each.numpy() for each in (bias, gain, shift)]
+    found = kernels.add_and_norm(x.numpy(), result.numpy(), *vectors, np.float32(1e-5))
+    torch.testing.assert_close(torch.from_numpy(found), F.layer_norm(total, (24,), gain, shift, 1e-5))
+
+
+def test_relu_of_a_sum() -> None:
+    x, bias = draw(4, 24), draw(24, seed=1)
+    expected = F.relu(x + bias)
+    torch.testing.assert_close(torch.from_numpy(kernels.relu(x.numpy(), bias.numpy())), expected)
 
 
 @pytest.mark.parametrize("size", [5, 32])
@@ -70,7 +80,8 @@ def test_attention_to_a_memory_skips_its_padding(size: int) -> None:
     valid = torch.ones(SOURCES, 6, dtype=torch.bool)
     valid[1, 4:], valid[2, :2] = False, False
     rows = query.transpose(1, 2).reshape(SOURCES * BEAMS, -1)
-    found = kernels.attend_to_memory(rows.numpy(), keys.numpy(), values.numpy(), valid.numpy())
+    bias = draw(HEADS * size, seed=1)
+    found = kernels.attend_to_memory((rows - bias).numpy(), bias.numpy(), keys.numpy(), values.numpy(), valid.numpy())
     expected = F.scaled_dot_product_attention(query, keys, values, attn_mask=valid[:, None, None])
     torch.testing.assert_close(torch.from_numpy(found), expected.transpose(1, 2).reshape(rows.shape))
 
@@ -78,14 +89,14 @@ def test_attention_to_a_memory_skips_its_padding(size: int) -> None:
 def test_attention_to_the_past_writes_and_sees_what_a_row_descends_from() -> None:
     size, position = 8, 2
     width, written = HEADS * size, (position + 1) * BEAMS
-    packed = draw(SOURCES * BEAMS, 3 * width)
+    packed, bias = draw(SOURCES * BEAMS, 3 * width), draw(3 * width, seed=2)
     keys, values = draw(2, SOURCES, HEADS, written + 3, size, seed=1)
     seen = torch.full((SOURCES, BEAMS, written), torch.finfo(torch.float32).min)
     seen[:, :, 0] = 0.0  # both descend from the first row of the first position
     seen[:, 0, 3] = seen[:, 1, 2] = 0.0  # then they have crossed
     seen[:, 0, 4] = seen[:, 1, 5] = 0.0  # and each sees itself
-    found = kernels.attend_to_past(packed.numpy(), keys.numpy(), values.numpy(), seen.numpy())
-    split = packed.view(SOURCES, BEAMS, 3, HEADS, size).permute(2, 0, 3, 1, 4)
+    split = (packed + bias).view(SOURCES, BEAMS, 3, HEADS, size).permute(2, 0, 3, 1, 4)
+    found = kernels.attend_to_past(packed.numpy(), bias.numpy(), keys.numpy(), values.numpy(), seen.numpy())
     assert torch.equal(keys[:, :, 4:6], split[1])
     assert torch.equal(values[:, :, 4:6], split[2])
     expected = F.scaled_dot_product_attention(

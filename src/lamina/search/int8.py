@@ -57,11 +57,11 @@ def step_ratio(model: Seq2Seq, quantised: Seq2Seq) -> float:
     return fastest[quantised] / fastest[model]
 
 
-def int8_product_if_wide(weight: Tensor, bias: Tensor) -> Product:
-    """x ↦ W·x + b, in 8 bits if that is faster."""
+def int8_product_if_wide(weight: Tensor) -> Product:
+    """x ↦ W·x, in 8 bits if that is faster."""
     if weight.shape[1] < WIDE:
-        return product(weight, bias)
-    multiply = int8_product(weight, bias)
+        return product(weight)
+    multiply = int8_product(weight, None)
     return lambda x_RD: multiply(torch.from_numpy(x_RD)).numpy()
 
 

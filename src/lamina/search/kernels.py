@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
+Places = NDArray[np.uint64]
+Four = tuple[np.float32, np.float32, np.float32, np.float32]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 CHUNK = 64  # neighbours that are looked at together first
@@ -116,19 +118,62 @@ def best_sums(before_BW: Floats, scores_BWV: Floats, count: int) -> tuple[Floats
     return sum_BN, row_BN, token_BN
 
 
-@compiled("f4[:,::1](f4[:,::1],f4[:,::1],f4[::1])")
-def few_rows_product(x_RD: Floats, weight_ND: Floats, bias_N: Floats) -> Floats:
-    """W·x + b for a few rows: the matrix is read once, in its own order, and that is what takes the time."""
-    rows, width = x_RD.shape
-    result_RN = np.empty((rows, len(weight_ND)), f4)
-    for n in range(len(weight_ND)):
-        weight_D = weight_ND[n]
+@compiled(inline="always")
+def dot(x_RX: Floats, r: int, start: int, rows_ND: Floats, n: int) -> np.float32:
+    """x·row, for the part of x's row r that starts there."""
+    total = f4(0)
+    for d in range(rows_ND.shape[1]):
+        total += x_RX[r, start + d] * rows_ND[n, d]
+    return total
+
+
+@compiled(inline="always")
+def four_dots(x_RX: Floats, r: int, start: int, rows_ND: Floats, n: int, m: int, o: int, p: int) -> Four:
+    """The same for four rows at once, which reads x once."""
+    first, second, third, fourth = f4(0), f4(0), f4(0), f4(0)
+    for d in range(rows_ND.shape[1]):
+        x = x_RX[r, start + d]
+        first += x * rows_ND[n, d]
+        second += x * rows_ND[m, d]
+        third += x * rows_ND[o, d]
+        fourth += x * rows_ND[p, d]
+    return first, second, third, fourth
+
+
+@compiled("f4[:,::1](f4[:,::1],f4[:,::1])")
+def few_rows_product(x_RD: Floats, weight_ND: Floats) -> Floats:
+    """W·x for a few rows: the matrix is read once, in its own order, and that is what takes the time."""
+    rows, outputs = len(x_RD), len(weight_ND)
+    result_RN = np.empty((rows, outputs), f4)
+    fours = outputs // 4 * 4
+    for n in range(0, fours, 4):
         for r in range(rows):
-            x_D, total = x_RD[r], f4(0)
-            for d in range(width):
-                total += weight_D[d] * x_D[d]
-            result_RN[r, n] = total + bias_N[n]
+            dots = four_dots(x_RD, r, 0, weight_ND, n, n + 1, n + 2, n + 3)
+            result_RN[r, n], result_RN[r, n + 1], result_RN[r, n + 2], result_RN[r, n + 3] = dots
+    for n in range(fours, outputs):
+        for r in range(rows):
+            result_RN[r, n] = dot(x_RD, r, 0, weight_ND, n)
     return result_RN
+
+
+@compiled("f4[:,::1](f4[:,::1],f4[:,::1],f4[::1])")
+def add(x_RD: Floats, result_RD: Floats, bias_D: Floats) -> Floats:
+    """x + result + bias, in the place of result."""
+    rows, width = x_RD.shape
+    for r in range(rows):
+        for d in range(width):
+            result_RD[r, d] += x_RD[r, d] + bias_D[d]
+    return result_RD
+
+
+@compiled("f4[:,::1](f4[:,::1],f4[::1])")
+def relu(x_RD: Floats, bias_D: Floats) -> Floats:
+    """max(x + bias, 0), in its place."""
+    rows, width = x_RD.shape
+    for r in range(rows):
+        for d in range(width):
+            x_RD[r, d] = max(x_RD[r, d] + bias_D[d], f4(0))
+    return x_RD
 
 
 @compiled()
@@ -156,84 +201,112 @@ def norm(x_RD: Floats, gain_D: Floats, shift_D: Floats, eps: np.float32) -> Floa
     return normed_RD
 
 
-@compiled("f4[:,::1](f4[:,::1],f4[:,::1],f4[::1],f4[::1],f4)")
-def add_and_norm(x_RD: Floats, result_RD: Floats, gain_D: Floats, shift_D: Floats, eps: np.float32) -> Floats:
-    """LayerNorm(x + result)."""
-    total_RD = x_RD + result_RD
-    norm_in_place(total_RD, gain_D, shift_D, eps)
-    return total_RD
+@compiled("f4[:,::1](f4[:,::1],f4[:,::1],f4[::1],f4[::1],f4[::1],f4)")
+def add_and_norm(
+    x_RD: Floats, result_RD: Floats, bias_D: Floats, gain_D: Floats, shift_D: Floats, eps: np.float32
+) -> Floats:
+    """LayerNorm(x + result + bias), in the place of result."""
+    add(x_RD, result_RD, bias_D)
+    norm_in_place(result_RD, gain_D, shift_D, eps)
+    return result_RD
 
 
-@compiled()
+@compiled(inline="always")
 def attend(
-    query_K: Floats, keys_MK: Floats, values_MK: Floats, places: Numbers, weights: Floats, result_K: Floats
+    query_RX: Floats,
+    r: int,
+    start: int,
+    keys_MK: Floats,
+    values_MK: Floats,
+    places: Places,
+    count: int,
+    weights: Floats,
+    result_RD: Floats,
 ) -> None:
-    """softmax(Kq/√K)V over these places, for one head of one row."""
-    size = len(query_K)
+    """softmax(Kq/√K)V over the first `count` of these places, for the head of row r whose part starts there."""
+    size, fours = keys_MK.shape[1], count // 4 * 4
     scale, most, total = f4(1) / np.sqrt(f4(size)), f4(-np.inf), f4(0)
-    for n in range(len(places)):
-        key, score = keys_MK[places[n]], f4(0)
-        for k in range(size):
-            score += query_K[k] * key[k]
-        weights[n] = score * scale
+    for n in range(0, fours, 4):
+        p0, p1, p2, p3 = places[n], places[n + 1], places[n + 2], places[n + 3]
+        dots = four_dots(query_RX, r, start, keys_MK, p0, p1, p2, p3)
+        weights[n], weights[n + 1], weights[n + 2], weights[n + 3] = dots
+    for n in range(fours, count):
+        weights[n] = dot(query_RX, r, start, keys_MK, places[n])
+    for n in range(count):
         most = max(most, weights[n])
-    for n in range(len(places)):
-        weights[n] = power_of_e(weights[n] - most)
+    for n in range(count):
+        weights[n] = power_of_e((weights[n] - most) * scale)
         total += weights[n]
-    result_K[:] = f4(0)
-    for n in range(len(places)):
-        value, weight = values_MK[places[n]], weights[n] / total
+    for k in range(size):
+        result_RD[r, start + k] = f4(0)
+    for n in range(0, fours, 4):
+        p0, p1, p2, p3 = places[n], places[n + 1], places[n + 2], places[n + 3]
+        w0, w1, w2, w3 = weights[n], weights[n + 1], weights[n + 2], weights[n + 3]
         for k in range(size):
-            result_K[k] += weight * value[k]
+            result_RD[r, start + k] += (
+                w0 * values_MK[p0, k] + w1 * values_MK[p1, k] + w2 * values_MK[p2, k] + w3 * values_MK[p3, k]
+            )
+    for n in range(fours, count):
+        p0, w0 = places[n], weights[n]
+        for k in range(size):
+            result_RD[r, start + k] += w0 * values_MK[p0, k]
+    for k in range(size):
+        result_RD[r, start + k] /= total
 
 
-@compiled("f4[:,::1](f4[:,::1],f4[:,:,:,::1],f4[:,:,:,::1],f4[:,:,::1])")
-def attend_to_past(packed_RX: Floats, keys_BHMK: Floats, values_BHMK: Floats, seen_BWM: Floats) -> Floats:
+@compiled("f4[:,::1](f4[:,::1],f4[::1],f4[:,:,:,::1],f4[:,:,:,::1],f4[:,:,::1])")
+def attend_to_past(
+    packed_RX: Floats, bias_X: Floats, keys_BHMK: Floats, values_BHMK: Floats, seen_BWM: Floats
+) -> Floats:
     """Write each row's key and value of this position, then attend from its query to all it descends from: (R, D).
 
-    A row of `packed` is query, key and value. Where `seen` is below 0, nothing is read.
+    A row of `packed` is query, key and value, to which the bias is added. Where `seen` is below 0, nothing is read.
     """
     sources, heads, _, size = keys_BHMK.shape
     beams, written = seen_BWM.shape[1:]
     width = heads * size
     result_RD = np.empty((len(packed_RX), width), f4)
+    own_M, weights = np.empty(written, np.uint64), np.empty(written, f4)
     for b in range(sources):
         for w in range(beams):
-            packed, place = packed_RX[b * beams + w], written - beams + w
+            r, place = b * beams + w, written - beams + w
+            for x in range(3 * width):
+                packed_RX[r, x] += bias_X[x]
             for h in range(heads):
                 for k in range(size):
-                    keys_BHMK[b, h, place, k] = packed[width + h * size + k]
-                    values_BHMK[b, h, place, k] = packed[2 * width + h * size + k]
-    own_WM, count_W, weights = np.empty((beams, written), np.int64), np.empty(beams, np.int64), np.empty(written, f4)
-    for b in range(sources):
+                    keys_BHMK[b, h, place, k] = packed_RX[r, width + h * size + k]
+                    values_BHMK[b, h, place, k] = packed_RX[r, 2 * width + h * size + k]
         for w in range(beams):
             count = 0
             for m in range(written):
-                own_WM[w, count] = m
+                own_M[count] = m
                 count += seen_BWM[b, w, m] >= 0
-            count_W[w] = count
-        for h in range(heads):
-            part = slice(h * size, (h + 1) * size)
-            for w in range(beams):
-                r, own = b * beams + w, own_WM[w, : count_W[w]]
-                attend(packed_RX[r, part], keys_BHMK[b, h], values_BHMK[b, h], own, weights, result_RD[r, part])
+            for h in range(heads):
+                r, keys_MK, values_MK = b * beams + w, keys_BHMK[b, h], values_BHMK[b, h]
+                attend(packed_RX, r, h * size, keys_MK, values_MK, own_M, count, weights, result_RD)
     return result_RD
 
 
-@compiled("f4[:,::1](f4[:,::1],f4[:,:,:,::1],f4[:,:,:,::1],b1[:,::1])")
-def attend_to_memory(query_RD: Floats, keys_BHMK: Floats, values_BHMK: Floats, valid_BM: NDArray[np.bool_]) -> Floats:
-    """Attend from each row's query to what is real in the memory of its source: (R, D)."""
+@compiled("f4[:,::1](f4[:,::1],f4[::1],f4[:,:,:,::1],f4[:,:,:,::1],b1[:,::1])")
+def attend_to_memory(
+    query_RD: Floats, bias_D: Floats, keys_BHMK: Floats, values_BHMK: Floats, valid_BM: NDArray[np.bool_]
+) -> Floats:
+    """Attend from each row's query, to which the bias is added, to what is real in its source's memory: (R, D)."""
     sources, heads, length, size = keys_BHMK.shape
-    beams = len(query_RD) // sources
+    rows, width = query_RD.shape
+    beams = rows // sources
+    for r in range(rows):
+        for d in range(width):
+            query_RD[r, d] += bias_D[d]
     result_RD = np.empty(query_RD.shape, f4)
-    real, weights = np.empty(length, np.int64), np.empty(length, f4)
+    real, weights = np.empty(length, np.uint64), np.empty(length, f4)
     for b in range(sources):
         count = 0
         for m in range(length):
             real[count] = m
             count += valid_BM[b, m]
         for h in range(heads):
-            part = slice(h * size, (h + 1) * size)
+            keys_MK, values_MK = keys_BHMK[b, h], values_BHMK[b, h]
             for r in range(b * beams, (b + 1) * beams):
-                attend(query_RD[r, part], keys_BHMK[b, h], values_BHMK[b, h], real[:count], weights, result_RD[r, part])
+                attend(query_RD, r, h * size, keys_MK, values_MK, real, count, weights, result_RD)
     return result_RD

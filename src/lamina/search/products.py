@@ -13,7 +13,6 @@ from torch import Tensor
 
 from lamina.model.seq2seq import Seq2Seq
 from lamina.search import kernels
-from lamina.search.kernels import Floats
 from lamina.search.quick_step import Product, give_quick_steps
 
 FEW = 12  # rows
@@ -24,33 +23,38 @@ def prepare_for_decoding(model: Seq2Seq) -> Seq2Seq:
     weight_VD = model.head.weight_VD.detach()
     if weight_VD.device.type == "cpu" and weight_VD.dtype == torch.float32:
         give_quick_steps(model.decoder, product)
-        model.head.product = vocabulary_product(weight_VD)
+        model.head.product = of_tensors(vocabulary_product(weight_VD))
         model.head.normaliser = log_sum_exp
     return model
 
 
-def product(weight: Tensor, bias: Tensor | None) -> Product:
-    """x ↦ W·x + b for rows (R, D), into an array of its own."""
-    turned = weight.t().contiguous()
-    added = weight.new_zeros(len(weight)) if bias is None else bias.contiguous()
-    arrays = weight.contiguous().numpy(), added.numpy()
-
-    def multiply(x_RD: Floats) -> Floats:
-        if len(x_RD) <= FEW:
-            return kernels.few_rows_product(x_RD, *arrays)
-        result_RN = torch.mm(torch.from_numpy(x_RD), turned)
-        return (result_RN if bias is None else result_RN.add_(bias)).numpy()
-
-    return multiply
+def product(weight_ND: Tensor) -> Product:
+    """x ↦ W·x for rows (R, D)."""
+    turned_DN = weight_ND.t().contiguous()
+    return with_few_rows(weight_ND, lambda x_RD: torch.mm(torch.from_numpy(x_RD), turned_DN).numpy())
 
 
-def vocabulary_product(weight_VD: Tensor) -> Callable[[Tensor], Tensor]:
-    """x ↦ E·x for (B, T, D)."""
-    multiply = product(weight_VD, None)
+def vocabulary_product(weight_VD: Tensor) -> Product:
+    """The same for a large matrix, which oneDNN writes out faster than BLAS, where there is oneDNN."""
+    if not torch.backends.mkldnn.is_available():
+        return product(weight_VD)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight_VD)
+    multiply = torch.ops.mkldnn._linear_pointwise
+    return with_few_rows(weight_VD, lambda x_RD: multiply(torch.from_numpy(x_RD), packed, None, "none", [], "").numpy())
+
+
+def with_few_rows(weight_ND: Tensor, multiply: Product) -> Product:
+    """A product that leaves few rows to our loop."""
+    array_ND = weight_ND.contiguous().numpy()
+    return lambda x_RD: kernels.few_rows_product(x_RD, array_ND) if len(x_RD) <= FEW else multiply(x_RD)
+
+
+def of_tensors(multiply: Product) -> Callable[[Tensor], Tensor]:
+    """The same product for (B, T, D)."""
 
     def of_tensor(x_BTD: Tensor) -> Tensor:
-        logits_RV = multiply(x_BTD.reshape(-1, x_BTD.shape[2]).numpy())
-        return torch.from_numpy(logits_RV).view(*x_BTD.shape[:2], len(weight_VD))
+        result_RN = multiply(x_BTD.reshape(-1, x_BTD.shape[2]).numpy())
+        return torch.from_numpy(result_RN).view(*x_BTD.shape[:2], result_RN.shape[1])
 
     return of_tensor
 

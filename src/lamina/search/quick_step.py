@@ -7,7 +7,7 @@ for layers with the Transformer's self-attention and computes the same; other ki
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from lamina.search import kernels
 from lamina.search.kernels import Floats
 
 Product = Callable[[Floats], Floats]
-MakeProduct = Callable[[Tensor, Tensor], Product]  # of a matrix and its bias
+MakeProduct = Callable[[Tensor], Product]  # with a matrix
 
 
 def give_quick_steps(decoder: Decoder, make: MakeProduct) -> None:
@@ -34,15 +34,15 @@ class QuickStep:
     """A layer's step, with its weights as they are now."""
 
     def __init__(self, layer: DecoderLayer, target: SelfAttention, make: MakeProduct) -> None:
-        def of_linear(linear: nn.Linear, outputs: int | None = None) -> Product:
-            return make(linear.weight.detach()[:outputs], linear.bias.detach()[:outputs])
+        def parts(linear: nn.Linear, outputs: int | None = None) -> tuple[Product, Floats]:
+            return make(linear.weight.detach()[:outputs]), linear.bias.detach()[:outputs].numpy()
 
-        attention = target.attention
+        attention, cross = target.attention, layer.cross_attention
         width = attention.qkv.in_features
-        self.project, self.out = of_linear(attention.qkv), of_linear(attention.out)
-        self.streams = [(of_linear(each.qkv, width), of_linear(each.out)) for each in layer.cross_attention.streams]
-        self.fusion = layer.cross_attention.fusion
-        self.rise, self.fall = of_linear(layer.feed_forward.rise), of_linear(layer.feed_forward.fall)
+        self.project, self.out = parts(attention.qkv), parts(attention.out)
+        self.streams = [(parts(each.qkv, width), parts(each.out)) for each in cross.streams]
+        self.fusion = cross.fusion if len(self.streams) > 1 else None
+        self.rise, self.fall = parts(layer.feed_forward.rise), parts(layer.feed_forward.fall)
         residuals = (layer.target_residual, layer.cross_residual, layer.feed_forward_residual)
         self.target, self.cross, self.feed_forward = map(QuickResidual, residuals)
 
@@ -52,23 +52,29 @@ class QuickStep:
         x_RD = x_BWD.view(-1, x_BWD.shape[2]).numpy()
 
         cache = cache.with_room(now.end)
-        packed_RX = self.project(self.target.enter(x_RD))
-        attended_RD = kernels.attend_to_past(packed_RX, *cache.arrays, now.seen)
-        x_RD = self.target.leave(x_RD, self.out(attended_RD))
+        project, bias_X = self.project
+        packed_RX = project(self.target.enter(x_RD))
+        attended_RD = kernels.attend_to_past(packed_RX, bias_X, *cache.arrays, now.seen)
+        out, bias_D = self.out
+        x_RD = self.target.leave(x_RD, out(attended_RD), bias_D)
 
-        entered_RD = self.cross.enter(x_RD)
-        read = []
-        for (query, out), stream in zip(self.streams, memory.streams, strict=True):
-            read.append(out(kernels.attend_to_memory(query(entered_RD), *stream.arrays, memory.valid)))
-        x_RD = self.cross.leave(x_RD, read[0] if len(read) == 1 else self._fuse(read))
+        x_RD = self.cross.leave(x_RD, *self._read(self.cross.enter(x_RD), memory))
 
-        risen_RX = self.rise(self.feed_forward.enter(x_RD))
-        x_RD = self.feed_forward.leave(x_RD, self.fall(np.maximum(risen_RX, 0, out=risen_RX)))
+        (rise, rise_bias_X), (fall, fall_bias_D) = self.rise, self.fall
+        risen_RX = kernels.relu(rise(self.feed_forward.enter(x_RD)), rise_bias_X)
+        x_RD = self.feed_forward.leave(x_RD, fall(risen_RX), fall_bias_D)
         return torch.from_numpy(x_RD).view_as(x_BWD), cache
 
-    def _fuse(self, read: Sequence[Floats]) -> Floats:
-        fused_RD: Tensor = self.fusion(*map(torch.from_numpy, read))
-        return fused_RD.numpy()
+    def _read(self, entered_RD: Floats, memory: Remembered) -> tuple[Floats, Floats]:
+        """What the memory says, and a bias that is still to be added."""
+        read = []
+        for ((query, query_bias_D), (out, bias_D)), stream in zip(self.streams, memory.streams, strict=True):
+            attended_RD = kernels.attend_to_memory(query(entered_RD), query_bias_D, *stream.arrays, memory.valid)
+            read.append((out(attended_RD), bias_D))
+        if self.fusion is None:
+            return read[0]
+        fused_RD: Tensor = self.fusion(*(torch.from_numpy(result_RD + bias_D) for result_RD, bias_D in read))
+        return fused_RD.numpy(), np.zeros_like(read[0][1])
 
 
 class QuickResidual:
@@ -83,6 +89,8 @@ class QuickResidual:
         """What the sublayer reads."""
         return kernels.norm(x_RD, *self.norm) if self.pre else x_RD
 
-    def leave(self, x_RD: Floats, result_RD: Floats) -> Floats:
+    def leave(self, x_RD: Floats, result_RD: Floats, bias_D: Floats) -> Floats:
         """What the next sublayer gets."""
-        return x_RD + result_RD if self.pre else kernels.add_and_norm(x_RD, result_RD, *self.norm)
+        if self.pre:
+            return kernels.add(x_RD, result_RD, bias_D)
+        return kernels.add_and_norm(x_RD, result_RD, bias_D, *self.norm)
