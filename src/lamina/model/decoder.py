@@ -12,7 +12,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from lamina.errors import Problem
-from lamina.model.layers.attention import Attention, hide, mask_memory
+from lamina.model.layers.attention import Attention, hide
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.layers.modules import Modules
@@ -110,7 +110,7 @@ class DecoderLayer(nn.Module):
     def remember(self, memory: Memory) -> Remembered:
         """Project a memory's keys and values, once per source."""
         streams = tuple(reader.remember(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True))
-        return Remembered(streams, memory.valid_BS, mask_memory(memory.valid_BS, streams[0].keys_BHMK))
+        return Remembered(streams, memory.valid_BS)
 
     def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
         """All target positions at once."""

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys
+from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys, mask_memory
 
 CAPACITY = 64  # keys of each source that a cache has room for at first
 
@@ -112,7 +112,11 @@ class Remembered:
 
     streams: tuple[KeysValues, ...]
     valid_BS: Tensor
-    mask: Tensor | None  # what is real, as attention wants it; None if everything is
+
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """What is real, as attention wants it; None if everything is."""
+        return mask_memory(self.valid_BS, self.streams[0].keys_BHMK)
 
     @cached_property
     def valid(self) -> NDArray[np.bool_]:
