@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,32 +76,30 @@ class _Search:
     def advance(self, log_probs: LogProbs, position: int) -> tuple[Tensor, Tensor]:
         """Take one step's distributions; the rows that go on, and what each of them writes."""
         scores_BWV, normaliser_BW1 = log_probs.scores_BTV, log_probs.normaliser_BT1
-        self._constrain(scores_BWV, normaliser_BW1, position)
-        totals, rows, tokens = self._candidates(scores_BWV, normaliser_BW1)
-        at_end = tokens == EOS
-        if at_end.any():
-            self._finish(totals, rows, at_end, position)
-            sources, groups = np.ogrid[: len(tokens), : self.settings.groups]
-            going = sources[..., None], groups[..., None], at_end.argsort(axis=2, kind="stable")[..., : self.width]
-            totals, rows, tokens = totals[going], rows[going], tokens[going]
-        else:
-            first = slice(self.width)
-            totals, rows, tokens = totals[..., first], rows[..., first], tokens[..., first]
+        full_B = self.limits == position
+        self._constrain(scores_BWV, normaliser_BW1, position, full_B)
+        found = self._candidates(scores_BWV, normaliser_BW1)
+        at_end_UN = found.token_BN == EOS
+        going: tuple[Any, Any] = slice(None), slice(self.width)
+        if at_end_UN.any():
+            self._finish(found, at_end_UN)
+            going = np.arange(len(at_end_UN))[:, None], at_end_UN.argsort(axis=1, kind="stable")[:, : self.width]
         shape = (len(self.numbers), self.settings.beam)
-        rows, tokens = rows.reshape(shape), tokens.reshape(shape)
+        total_BW, row_BW, token_BW = (part[going].reshape(shape) for part in found)
         source_B1 = np.arange(shape[0])[:, None]
-        self.written = np.concatenate([self.written[source_B1, rows], tokens[..., None]], axis=2)
-        self.total_BW = totals.reshape(shape)
-        flat = rows + source_B1 * scores_BWV.shape[1]
-        self.done |= self.limits[self.numbers] == position
-        return (torch.as_tensor(part.reshape(-1), device=self.device) for part in (flat, tokens))  # type: ignore[return-value]
+        self.written = np.concatenate([self.written[source_B1, row_BW], token_BW[..., None]], axis=2)
+        self.total_BW = total_BW
+        self.done |= full_B
+        row_R = (row_BW + source_B1 * scores_BWV.shape[1]).reshape(-1)
+        return torch.as_tensor(row_R, device=self.device), torch.as_tensor(token_BW.reshape(-1), device=self.device)
 
     def cut(self) -> Tensor | None:
         """The sources to go on with, once enough are done; None to leave the batch as it is."""
         if self.done.sum() * SHARE_DONE < len(self.done) or not self.done.any():
             return None
         (kept,) = np.nonzero(~self.done)
-        self.numbers, self.written, self.done = self.numbers[kept], self.written[kept], self.done[kept]
+        self.numbers, self.limits = self.numbers[kept], self.limits[kept]
+        self.written, self.done = self.written[kept], self.done[kept]
         if self.prefixes is not None:
             self.prefixes = [self.prefixes[number] for number in kept]
         self.total_BW = self.total_BW[kept]
@@ -113,7 +112,7 @@ class _Search:
             for groups in self.finished
         ]
 
-    def _constrain(self, scores_BWV: Tensor, normaliser_BW1: Tensor, position: int) -> None:
+    def _constrain(self, scores_BWV: Tensor, normaliser_BW1: Tensor, position: int, full_B: NDArray[np.bool_]) -> None:
         forbid_impossible(scores_BWV, normaliser_BW1)
         if position < self.settings.min_length:
             forbid_end(scores_BWV)
@@ -121,12 +120,13 @@ class _Search:
             forbid_repeats(scores_BWV, self.written, self.settings.no_repeat_ngram)
         if self.prefixes is not None:
             force_prefix(scores_BWV, self.prefixes, position)
-        (full,) = np.nonzero(self.limits[self.numbers] == position)
-        if len(full):
-            force_end(scores_BWV, full)
+        if full_B.any():
+            force_end(scores_BWV, np.nonzero(full_B)[0])
 
     def _candidates(self, scores_BWV: Tensor, normaliser_BW1: Tensor) -> Candidates:
-        """The best 2·N of each unit, (B, G, 2N); a later group pays for what earlier ones would write."""
+        """The best 2·N of each unit, (U, 2N); a later group pays for what earlier ones would write."""
+        if self.settings.groups == 1:
+            return best_candidates(self.total_BW, scores_BWV, normaliser_BW1, 2 * self.width)
         groups: list[Candidates] = []
         rows = scores_BWV.shape[1] // self.settings.groups
         for group in range(self.settings.groups):
@@ -139,19 +139,16 @@ class _Search:
                 counts_BV.scatter_add_(1, taken, torch.ones_like(taken, dtype=counts_BV.dtype))
                 scores_BNV = scores_BNV - self.settings.diversity * counts_BV[:, None]
             found = best_candidates(total_BN, scores_BNV, normaliser_BW1[:, own], 2 * self.width)
-            groups.append(found._replace(row_BN=found.row_BN + group * rows) if group else found)
-        return Candidates(*(np.stack(parts, axis=1) for parts in zip(*groups, strict=True)))
+            groups.append(found._replace(row_BN=found.row_BN + group * rows))
+        return Candidates(*(np.stack(parts, axis=1).reshape(-1, 2 * self.width) for parts in zip(*groups, strict=True)))
 
-    def _finish(
-        self, totals: NDArray[np.float32], rows: NDArray[np.int64], at_end: NDArray[np.bool_], position: int
-    ) -> None:
+    def _finish(self, found: Candidates, at_end_UN: NDArray[np.bool_]) -> None:
         """Every eos among the first N ranks of a unit that has room."""
-        for source, group, rank in np.argwhere(at_end[..., : self.width]):
-            number = self.numbers[source]
-            place, log_prob = self.finished[number][group], float(totals[source, group, rank])
-            if self.done[source] or len(place) == self.width or log_prob == -np.inf:
+        for unit, rank in np.argwhere(at_end_UN[:, : self.width]).tolist():
+            source, group = divmod(unit, self.settings.groups)
+            groups, log_prob = self.finished[self.numbers[source]], float(found.total_BN[unit, rank])
+            if self.done[source] or len(groups[group]) == self.width or log_prob == -np.inf:
                 continue
-            tokens = [*self.written[source, rows[source, group, rank]].tolist(), EOS]
-            place.append(Hypothesis(tokens, log_prob, log_prob / len(tokens) ** self.settings.lenpen))
-            if all(len(each) == self.width for each in self.finished[number]):
-                self.done[source] = True
+            tokens = [*self.written[source, found.row_BN[unit, rank]].tolist(), EOS]
+            groups[group].append(Hypothesis(tokens, log_prob, log_prob / len(tokens) ** self.settings.lenpen))
+            self.done[source] = all(len(each) == self.width for each in groups)

@@ -20,6 +20,7 @@ from torch import nn
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 2**31 - 1
 MUCH, GROWTH = 2 * 2**30, 2**29  # bytes
+MADV_HUGEPAGE, HUGE, RESERVED = 14, 2 * 2**20, 2**30  # Linux' name for the advice, the size of such a page, of them all
 
 
 def keep_pages() -> None:
@@ -28,6 +29,21 @@ def keep_pages() -> None:
     if libc is not None:
         libc.mallopt(M_MMAP_THRESHOLD, LARGEST)
         libc.mallopt(M_TRIM_THRESHOLD, LARGEST)
+        use_huge_pages(libc)
+
+
+@cache
+def use_huge_pages(libc: Any) -> None:
+    """Have the heap grow by large pages for a while: large matrices are read faster where there are fewer to look up.
+
+    A stretch of it is taken, marked and given back untouched, so it holds no memory until something is put there.
+    """
+    libc.malloc.restype = ctypes.c_void_p
+    block = libc.malloc(ctypes.c_size_t(RESERVED))
+    if block:
+        first = (block + HUGE - 1) // HUGE * HUGE
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(block + RESERVED - first), MADV_HUGEPAGE)
+        libc.free(ctypes.c_void_p(block))
 
 
 def return_holes(model: nn.Module) -> None:
