@@ -100,8 +100,9 @@ def best_sums(before_BW: Floats, scores_BWV: Floats, count: int) -> tuple[Floats
         sums, rows_N, tokens = sum_BN[b], row_BN[b], token_BN[b]
         for w in range(rows):
             scores_V, before = scores_BWV[b, w], before_BW[b, w]
+            least = sums[count - 1] - before
             for c in range((vocabulary + CHUNK - 1) // CHUNK):
-                if (c + 1) * CHUNK <= vocabulary and not some_above(scores_V, c, sums[count - 1] - before):
+                if (c + 1) * CHUNK <= vocabulary and not some_above(scores_V, c, least):
                     continue
                 for v in range(c * CHUNK, min((c + 1) * CHUNK, vocabulary)):
                     total, place = scores_V[v] + before, count - 1
@@ -115,6 +116,7 @@ def best_sums(before_BW: Floats, scores_BWV: Floats, count: int) -> tuple[Floats
                         )
                         place -= 1
                     sums[place], rows_N[place], tokens[place] = total, w, v
+                    least = sums[count - 1] - before
     return sum_BN, row_BN, token_BN
 
 
