@@ -128,6 +128,25 @@ def test_errors(damage: object, code: int, message: str, tmp_path: Path) -> None
     assert not (tmp_path / "data" / "meta.json").exists()
 
 
+def test_a_folder_whose_input_was_bad_takes_another(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    good = (tmp_path / "valid.de").read_text()
+    (tmp_path / "valid.de").write_text("nur eine Zeile\n")
+    assert run(*arguments(tmp_path)).returncode == 3
+    assert run(*arguments(tmp_path)).returncode == 3
+    (tmp_path / "valid.de").write_text(good)
+    result = run(*arguments(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
+        "meta.json",
+        "plan.json",
+        "report.md",
+        "text",
+        "train",
+        "valid",
+    ]
+
+
 def test_usage_errors(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     neither = run("prepare", "--out", tmp_path / "data")

@@ -27,7 +27,8 @@ from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.subwords import Kind, count_vocabulary, learn_bpe, learn_sentencepiece, read_codes, read_text
 from lamina.text.tokenise import MosesTokeniser
 
-PLAN = "plan.json"
+PLAN, FAILED = "plan.json", "failed-plan.json"  # a plan that could not be carried out gives way to another
+PARTS = ("text", "train", "valid", "test")
 SHARD_PAIRS = 2**19
 LEARN_CHARACTERS = 20_000_000  # SentencePiece learns from an even sample of at most this much text
 
@@ -111,6 +112,15 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
         description = json.loads(json.dumps(plan.describe()))
         if not begin(out, description):
             return PreparedData(out)
+        carry_out(plan, out, description, workers, progress)
+    except OSError as error:
+        raise DataError(f"{out}: cannot be written ({error.strerror}). Nothing is lost: run it again.") from error
+    return PreparedData(out)
+
+
+def carry_out(plan: Plan, out: Path, description: dict[str, Any], workers: int, progress: Progress) -> None:
+    """Every stage that is not finished yet."""
+    try:
         looked = survey(watched(plan.train.pairs(), "reading", None, progress), plan.filters)
         if looked.kept == 0:
             raise DataError(f"No training pair is left of {len(looked.keep):,}: {summary(looked)}.")
@@ -121,14 +131,22 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
             pairs = watched(select(source.pairs(), keep), f"encoding {split}", total, progress)
             write_split(pairs, pipeline, out, split, workers)
         finish(plan, out, description, looked, pipeline)
-    except OSError as error:
-        raise DataError(f"{out}: cannot be written ({error.strerror}). Nothing is lost: run it again.") from error
-    return PreparedData(out)
+    except (DataError, UsageError):
+        (out / PLAN).rename(out / FAILED)
+        raise
 
 
 def begin(out: Path, description: dict[str, Any]) -> bool:
     """Whether there is anything to do; a folder made from another plan is refused."""
-    path = out / PLAN
+    path, failed = out / PLAN, out / FAILED
+    if failed.exists():
+        if json.loads(failed.read_text(encoding="utf-8")) == description:
+            failed.rename(path)
+        else:
+            for name in PARTS:
+                shutil.rmtree(out / name, ignore_errors=True)
+                shutil.rmtree(out / (name + PARTIAL), ignore_errors=True)
+            failed.unlink()
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         if before != description:
