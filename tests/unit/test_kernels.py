@@ -86,6 +86,13 @@ def test_attention_to_a_memory_skips_its_padding(size: int) -> None:
     torch.testing.assert_close(torch.from_numpy(found), expected.transpose(1, 2).reshape(rows.shape))
 
 
+def test_keys_and_values_by_head() -> None:
+    packed, bias = draw(SOURCES * 4, 2 * HEADS * 5), draw(2 * HEADS * 5, seed=1)
+    found = kernels.split_heads(packed.numpy(), bias.numpy(), SOURCES, HEADS)
+    expected = (packed + bias).view(SOURCES, 4, 2, HEADS, 5).permute(2, 0, 3, 1, 4)
+    torch.testing.assert_close(torch.from_numpy(np.stack(found)), expected)
+
+
 def test_attention_to_the_past_writes_and_sees_what_a_row_descends_from() -> None:
     size, position = 8, 2
     width, written = HEADS * size, (position + 1) * BEAMS

@@ -26,6 +26,7 @@ from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import ModelStepper, Stepper
 from lamina.search.workers import CoreWorkers
 from lamina.systems import SYSTEMS
+from lamina.text.vocabulary import PAD
 from support import make_batch, pad, rows_of, small
 
 GREEDY = SamplingSettings(temperature=0)
@@ -225,6 +226,32 @@ def test_quick_steps_write_the_same_texts(system: str, few: int, monkeypatch: py
     quick = prepare_for_decoding(small(system))
     assert_same(search(ModelStepper(quick), source_BS, SHORT), expected)
     assert (quick.decoder.layers[0].quick is None) == (quick.config.decoder.attention != "self")
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_quick_encoder_layers_give_the_same_states(system: str, side: str) -> None:
+    plain, quick = small(system), prepare_for_decoding(small(system))
+    assert all(layer.quick is not None for layer in quick.encoder.layers)
+    source_BS = make_batch().source_BS
+    if side == "left":
+        source_BS = torch.stack([row.roll(int((row == PAD).sum())) for row in source_BS])
+    real_BS = source_BS != PAD
+    assert not bool(real_BS.all())
+    with torch.no_grad():
+        expected, found = plain.encode(source_BS), quick.encode(source_BS)
+    for ours, theirs in zip(found.layers + found.contexts, expected.layers + expected.contexts, strict=True):
+        torch.testing.assert_close(ours[real_BS], theirs[real_BS], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_attention_is_that_of_the_target_to_the_source(system: str) -> None:
+    model, batch = small(system), make_batch()
+    (batch_size, length), written = batch.source_BS.shape, batch.prefix_BT.shape[1]
+    with torch.no_grad():
+        layers = model.attention(batch.source_BS, batch.prefix_BT)
+    shapes = {stream.shape for streams in layers for stream in streams}
+    assert shapes == {(batch_size, model.config.heads, written, length)}
 
 
 def test_a_model_that_is_ready_to_decode_still_has_gradients_and_takes_nothing() -> None:

@@ -79,11 +79,12 @@ class Seq2Seq(nn.Module):
 
     def attention(self, source: Tensor, prefix: Tensor) -> list[tuple[Tensor, ...]]:
         """What every decoder layer attends to in each stream of its memory, (B, H, T, S)."""
+        memory = self.remember(source)  # before anybody watches: a tied reader is the encoder's self-attention too
         watched = [layer.readers for layer in self.decoder.layers]
         for reader in (reader for readers in watched for reader in readers):
             reader.watched = []
         try:
-            self.decode(prefix, self.remember(source))
+            self.decode(prefix, memory)
             length = source.shape[1]
             return [tuple((reader.watched or [])[0][..., :length] for reader in readers) for readers in watched]
         finally:

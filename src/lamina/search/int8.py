@@ -20,7 +20,9 @@ from lamina.errors import UsageError
 from lamina.model.layers.attention import PackedLinear
 from lamina.model.seq2seq import Seq2Seq
 from lamina.search.products import product
-from lamina.search.quick_step import Product, give_quick_steps
+from lamina.search.quick_encoder import give_quick_layers
+from lamina.search.quick_parts import Product
+from lamina.search.quick_step import give_quick_steps
 from lamina.search.stepper import ModelStepper
 
 SOURCES, LENGTH, ROWS, REPEATS = 32, 16, 5, 4  # of a step that is timed
@@ -32,6 +34,7 @@ def quantise(model: Seq2Seq) -> Seq2Seq:
     if next(model.parameters()).device.type != "cpu":
         raise UsageError("--int8 is for CPUs; on a GPU leave it out.")
     model = copy.deepcopy(model)
+    give_quick_layers(model.encoder, int8_product_if_wide)
     give_quick_steps(model.decoder, int8_product_if_wide)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

@@ -289,6 +289,23 @@ def attend_to_past(
     return result_RD
 
 
+@compiled("Tuple((f4[:,:,:,::1],f4[:,:,:,::1]))(f4[:,::1],f4[::1],i8,i8)")
+def split_heads(packed_RX: Floats, bias_X: Floats, sources: int, heads: int) -> tuple[Floats, Floats]:
+    """Keys and values, (B, H, M, K), which are the two halves of every row, with their bias."""
+    rows, width = len(packed_RX), len(bias_X) // 2
+    size, length = width // heads, rows // sources
+    keys_BHMK = np.empty((sources, heads, length, size), f4)
+    values_BHMK = np.empty((sources, heads, length, size), f4)
+    for r in range(rows):
+        b, m = r // length, r % length
+        for h in range(heads):
+            for k in range(size):
+                x = h * size + k
+                keys_BHMK[b, h, m, k] = packed_RX[r, x] + bias_X[x]
+                values_BHMK[b, h, m, k] = packed_RX[r, width + x] + bias_X[width + x]
+    return keys_BHMK, values_BHMK
+
+
 @compiled("f4[:,::1](f4[:,::1],f4[::1],f4[:,:,:,::1],f4[:,:,:,::1],b1[:,::1])")
 def attend_to_memory(
     query_RD: Floats, bias_D: Floats, keys_BHMK: Floats, values_BHMK: Floats, valid_BM: NDArray[np.bool_]
@@ -296,11 +313,11 @@ def attend_to_memory(
     """Attend from each row's query, to which the bias is added, to what is real in its source's memory: (R, D)."""
     sources, heads, length, size = keys_BHMK.shape
     rows, width = query_RD.shape
-    beams = rows // sources
+    queries = rows // sources
     for r in range(rows):
         for d in range(width):
             query_RD[r, d] += bias_D[d]
-    result_RD = np.empty(query_RD.shape, f4)
+    result_RD = np.empty((rows, width), f4)
     real, weights = np.empty(length, np.uint64), np.empty(length, f4)
     for b in range(sources):
         count = 0
@@ -309,6 +326,6 @@ def attend_to_memory(
             count += valid_BM[b, m]
         for h in range(heads):
             keys_MK, values_MK = keys_BHMK[b, h], values_BHMK[b, h]
-            for r in range(b * beams, (b + 1) * beams):
+            for r in range(b * queries, (b + 1) * queries):
                 attend(query_RD, r, h * size, keys_MK, values_MK, real, count, weights, result_RD)
     return result_RD

@@ -13,15 +13,18 @@ from torch import Tensor
 
 from lamina.model.seq2seq import Seq2Seq
 from lamina.search import kernels
-from lamina.search.quick_step import Product, give_quick_steps
+from lamina.search.quick_encoder import give_quick_layers
+from lamina.search.quick_parts import Product
+from lamina.search.quick_step import give_quick_steps
 
-FEW = 12  # rows
+FEW = 20  # rows
 
 
 def prepare_for_decoding(model: Seq2Seq) -> Seq2Seq:
     """Give the model faster ways to its steps, where there are; its weights must not change from then on."""
     weight_VD = model.head.weight_VD.detach()
     if weight_VD.device.type == "cpu" and weight_VD.dtype == torch.float32:
+        give_quick_layers(model.encoder, product)
         give_quick_steps(model.decoder, product)
         model.head.product = of_tensors(vocabulary_product(weight_VD))
         model.head.normaliser = log_sum_exp
