@@ -9,7 +9,8 @@ of each is a warm-up. `2x1` means two workers with one thread each; one sentence
 has two cores and shares them out as it does by itself; Marian has two threads for many sentences and one for one, where
 a second only slows it down.
 CTranslate2 and Marian are done with a sentence when five hypotheses have ended (in Marian that is `early_stopping`, and
-faster than its default) or after 256 tokens; Lamina's own limit depends on the source. Prints JSON with medians.
+faster than its default) or after 256 tokens; Lamina's own limit depends on the source. Prints JSON with medians, and
+how many outputs are those of Lamina in float32.
 `--only ctranslate2,huggingface` leaves the rest out.
 
 Marian is post-norm; a pre-norm model is measured without it. Before anything is timed, its greedy output is compared
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import operator
 import statistics
 import sys
 import time
@@ -46,7 +48,7 @@ POSITIONS = 1024
 GREEDY_SENTENCES, GREEDY_TOKENS = 4, 40
 
 Tokens = list[list[str]]  # without `</s>`
-System = Callable[[Tokens], int]  # translates all, says how many tokens it wrote
+System = Callable[[Tokens], Tokens]  # translates all; outputs end with `</s>`
 
 
 @dataclass(frozen=True)
@@ -57,18 +59,19 @@ class Weights:
     ctranslate2: Path
     model: Seq2Seq
     vocabulary: Vocabulary  # of the source
+    target: Vocabulary
 
 
 def make_lamina(weights: Weights, batch: int, int8: bool) -> System:
     translator = lamina.load(weights.run, int8=int8)
 
-    def call(sources: Tokens) -> int:
+    def call(sources: Tokens) -> Tokens:
         torch.set_num_threads(CORES)
         ended = [[*source, SPECIALS[EOS]] for source in sources]
         found = translator.translate_tokens(ended, beam=BEAM, lenpen=LENPEN, batch_sentences=batch)
-        return sum(len(translation.tokens) for translation in found)
+        return [translation.tokens for translation in found]
 
-    return call if batch > 1 else lambda sources: sum(call([source]) for source in sources)
+    return call if batch > 1 else lambda sources: [call([source])[0] for source in sources]
 
 
 def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, threads: int) -> System:
@@ -79,7 +82,7 @@ def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, t
         str(weights.ctranslate2), compute_type=compute, inter_threads=workers, intra_threads=threads
     )
 
-    def call(sources: Tokens) -> int:
+    def call(sources: Tokens) -> Tokens:
         results = translator.translate_batch(
             sources,
             beam_size=BEAM,
@@ -89,24 +92,25 @@ def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, t
             batch_type="examples",
             return_end_token=True,
         )
-        return sum(len(result.hypotheses[0]) for result in results)
+        return [result.hypotheses[0] for result in results]
 
-    return call if batch > 1 else lambda sources: sum(call([source]) for source in sources)
+    return call if batch > 1 else lambda sources: [call([source])[0] for source in sources]
 
 
 def make_huggingface(weights: Weights, batch: int) -> System:
     model = copy_to_marian(weights.model)
 
-    def translate(sources: Tokens) -> int:
+    def translate(sources: Tokens) -> Tokens:
         torch.set_num_threads(CORES if batch > 1 else 1)
-        rows = sorted((weights.vocabulary.encode(source) for source in sources), key=len, reverse=True)
-        written = 0
-        for first in range(0, len(rows), batch):
-            output = generate(
-                model, rows[first : first + batch], num_beams=BEAM, length_penalty=LENPEN, early_stopping=True
-            )
-            written += sum(len(ids) for ids in output)
-        return written
+        outputs: Tokens = [[] for _ in sources]
+        order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+        for first in range(0, len(order), batch):
+            numbers = order[first : first + batch]
+            rows = [weights.vocabulary.encode(sources[number]) for number in numbers]
+            written = generate(model, rows, num_beams=BEAM, length_penalty=LENPEN, early_stopping=True)
+            for number, ids in zip(numbers, written, strict=True):
+                outputs[number] = [weights.target.symbols[token] for token in ids]
+        return outputs
 
     return translate
 
@@ -233,19 +237,21 @@ def check_greedy(weights: Weights, sources: Tokens) -> None:
 def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[str, Any]:
     """Rounds in which every system translates everything once."""
     speeds: dict[str, list[float]] = {name: [] for name in systems}
-    written: dict[str, int] = {}
+    written: dict[str, Tokens] = {}
     for turn in range(rounds + 1):
         for name, system in systems.items():
             time.sleep(0.5)  # threads of the one before go to sleep
             started = time.perf_counter()
             written[name] = system(sources)
             if turn:  # the first is a warm-up
-                speeds[name].append(written[name] / (time.perf_counter() - started))
+                speeds[name].append(sum(map(len, written[name])) / (time.perf_counter() - started))
+    ours = written.get("lamina float32", [])
     return {
         name: {
             "tokens_per_second": round(statistics.median(values), 1),
             "rounds": [round(value, 1) for value in values],
-            "output_tokens": written[name],
+            "output_tokens": sum(map(len, written[name])),
+            "as_lamina_float32": sum(map(operator.eq, written[name], ours)),
         }
         for name, values in speeds.items()
     }
@@ -280,7 +286,9 @@ def main() -> None:
     sources = [text.source.vocabulary.decode(ids) for ids in text.source.encode(lines)]
     report: dict[str, Any] = {"run": str(options.run), "sentences": len(sources), "beam": BEAM, "lenpen": LENPEN}
     with TemporaryDirectory() as scratch:
-        weights = Weights(options.run, Path(scratch) / "ctranslate2", model, text.source.vocabulary)
+        weights = Weights(
+            options.run, Path(scratch) / "ctranslate2", model, text.source.vocabulary, text.target.vocabulary
+        )
         export_ctranslate2(model, text, weights.ctranslate2)
         if "huggingface" in options.only:
             check_greedy(weights, sources[:GREEDY_SENTENCES])

@@ -57,6 +57,14 @@ def test_a_product_of_few_rows(width: int) -> None:
     torch.testing.assert_close(found, F.linear(x, weight))
 
 
+@pytest.mark.parametrize("outputs", [3, 8, 11])
+def test_a_product_of_few_rows_in_eight_bits(outputs: int) -> None:
+    x, scale = draw(3, 16), draw(outputs, seed=1).abs()
+    weight = torch.randint(-127, 128, (outputs, 16), dtype=torch.int8)
+    found = torch.from_numpy(kernels.few_rows_int8_product(x.numpy(), weight.numpy(), scale.numpy()))
+    torch.testing.assert_close(found, F.linear(x, weight * scale[:, None]))
+
+
 def test_a_sum_and_its_norm() -> None:
     x, result = draw(4, 24), draw(4, 24, seed=1)
     bias, gain, shift = draw(3, 24, seed=2)

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from lamina.errors import UsageError
 from lamina.model.layers.attention import PackedLinear
 from lamina.model.seq2seq import Seq2Seq
-from lamina.search.products import product
+from lamina.search import kernels
+from lamina.search.kernels import Floats
+from lamina.search.products import FEW, product
 from lamina.search.quick_encoder import give_quick_layers
 from lamina.search.quick_parts import Product
 from lamina.search.quick_step import give_quick_steps
@@ -40,7 +42,7 @@ def quantise(model: Seq2Seq) -> Seq2Seq:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear) and child.in_features >= WIDE:
                 setattr(module, name, Int8Packed(child) if isinstance(child, PackedLinear) else Int8Linear(child))
-    model.head.product = int8_product(model.head.weight_VD.detach(), None, "onednn")
+    model.head.product = int8_vocabulary_product(model.head.weight_VD.detach())
     return model
 
 
@@ -64,8 +66,20 @@ def int8_product_if_wide(weight: Tensor) -> Product:
     """x ↦ W·x, in 8 bits if that is faster."""
     if weight.shape[1] < WIDE:
         return product(weight)
-    multiply = int8_product(weight, None)
-    return lambda x_RD: multiply(torch.from_numpy(x_RD)).numpy()
+    multiply, quantised = int8_product(weight, None), in_eight_bits(weight)
+    matrix, scales = quantised.int_repr().numpy(), quantised.q_per_channel_scales().float().numpy()
+
+    def choose(x_RD: Floats) -> Floats:
+        few = len(x_RD) <= FEW
+        return kernels.few_rows_int8_product(x_RD, matrix, scales) if few else multiply(torch.from_numpy(x_RD)).numpy()
+
+    return choose
+
+
+def int8_vocabulary_product(weight_VD: Tensor) -> Callable[[Tensor], Tensor]:
+    """x ↦ E·x for (B, T, D); oneDNN is faster with a large matrix, but not for few rows, and slow at a new shape."""
+    few, many = int8_product(weight_VD, None), int8_product(weight_VD, None, "onednn")
+    return lambda x_BTD: (few if x_BTD.shape[:2].numel() <= FEW else many)(x_BTD)
 
 
 def int8_product(weight: Tensor, bias: Tensor | None, engine: str = "fbgemm") -> Callable[[Tensor], Tensor]:
@@ -116,10 +130,16 @@ def use_engine(name: str) -> Iterator[None]:
 
 
 def pack(weight: Tensor, bias: Tensor | None, engine: str) -> Any:
-    """A quantised matrix in the layout of an engine. oneDNN is faster with a large matrix, but slow at a new shape."""
-    scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+    """A quantised matrix in the layout of an engine."""
     with warnings.catch_warnings(), use_engine(engine):
         warnings.simplefilter("ignore")  # torch warns that these kernels will move; this module is all that uses them
+        return torch.ops.quantized.linear_prepack(in_eight_bits(weight), bias)
+
+
+def in_eight_bits(weight: Tensor) -> Tensor:
+    """A matrix whose rows have a scale each."""
+    scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         zeros = torch.zeros(len(weight), dtype=torch.int64)
-        quantised = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
-        return torch.ops.quantized.linear_prepack(quantised, bias)
+        return torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)

@@ -158,6 +158,23 @@ def few_rows_product(x_RD: Floats, weight_ND: Floats) -> Floats:
     return result_RN
 
 
+@compiled("f4[:,::1](f4[:,::1],i1[:,::1],f4[::1])")
+def few_rows_int8_product(x_RD: Floats, weight_ND: NDArray[np.int8], scale_N: Floats) -> Floats:
+    """W·x for a few rows and a matrix in 8 bits, whose rows have a scale each: a quarter to read."""
+    (rows, width), outputs = x_RD.shape, len(weight_ND)
+    result_RN, four_D = np.empty((rows, outputs), f4), np.empty((4, width), f4)
+    for n in range(0, outputs, 4):
+        count = min(4, outputs - n)
+        for i in range(count):
+            for d in range(width):
+                four_D[i, d] = f4(weight_ND[n + i, d])
+        for r in range(rows):
+            dots = four_dots(x_RD, r, 0, four_D, 0, 1, 2, 3)
+            for i in range(count):
+                result_RN[r, n + i] = dots[i] * scale_N[n + i]
+    return result_RN
+
+
 @compiled("f4[:,::1](f4[:,::1],f4[:,::1],f4[::1])")
 def add(x_RD: Floats, result_RD: Floats, bias_D: Floats) -> Floats:
     """x + result + bias, in the place of result."""
