@@ -159,6 +159,7 @@ VARIANTS = [
     Variant("surface-two-heads-layer-one", surface(reader_heads=2, layer=1), "surface"),
     Variant("surface-mean", surface(reader="mean"), "surface"),
     Variant("surface-max", surface(reader="max"), "surface"),
+    Variant("surface-mean-bare", surface(reader="mean", ffn=False), "surface"),
 ]
 
 every_combination = pytest.mark.parametrize("combination", [*LEGAL, *VARIANTS], ids=str)

@@ -33,15 +33,15 @@ def start_processes(workers: int, initializer: Callable[..., None], argument: An
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=first)
 
 
-def end_with_parent(how: signal.Signals = signal.SIGTERM) -> None:
+def end_with_parent(how: str = "SIGTERM") -> None:
     """Have this process sent a signal when its parent ends, however that ends; on Linux only."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, how)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.Signals[how])
 
 
 def _begin(parent: int, initializer: Callable[..., None], argument: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
-    end_with_parent(signal.SIGKILL)
+    end_with_parent("SIGKILL")
     if os.getppid() != parent:  # it ended before that took effect
         os._exit(1)
     initializer(argument)

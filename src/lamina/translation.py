@@ -51,7 +51,7 @@ class Translator:
         self.search = BatchSearch(self.models)
         self.device = self.search.device
         self.in_processes = in_processes and self.device.type == "cpu"  # batches go to copies of this process
-        self.workers = CoreWorkers(self.search)
+        self.workers: CoreWorkers[Batch, list[list[Hypothesis]]] = CoreWorkers(self.search)
 
     def translate(
         self,
@@ -162,7 +162,7 @@ class Translator:
             for numbers in each
         ]
         spread = self.in_processes and sampling is None  # draws follow each other
-        done = self.workers.map(work) if spread else (self.search(batch, generator) for batch in work)
+        done = self.workers.map(work) if spread else (self.workers.do(batch, generator) for batch in work)
         for numbers, found in zip(each, done, strict=True):
             for number, hypotheses in zip(numbers, found, strict=True):
                 if not hypotheses:

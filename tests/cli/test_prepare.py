@@ -147,6 +147,21 @@ def test_a_folder_whose_input_was_bad_takes_another(tmp_path: Path) -> None:
     ]
 
 
+def test_a_folder_left_at_any_point_of_a_failed_plan_takes_another(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    data = tmp_path / "data"
+    for name in ("text.partial", "train"):
+        (data / name).mkdir(parents=True)
+    for name in ("failed-plan.json", "report.md", "meta.json.partial", "plan.json.partial"):
+        (data / name).write_text("{")
+    result = run(*arguments(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert not list(data.glob("*.partial"))
+    inside = run(*arguments(tmp_path)[:-1], tmp_path)
+    assert inside.returncode == 2
+    assert "train.en: lies in the folder that is to be written" in inside.stderr
+
+
 def test_usage_errors(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     neither = run("prepare", "--out", tmp_path / "data")

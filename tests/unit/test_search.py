@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import product
@@ -27,7 +30,7 @@ from lamina.search.stepper import ModelStepper, Stepper
 from lamina.search.workers import CoreWorkers
 from lamina.systems import SYSTEMS
 from lamina.text.vocabulary import PAD
-from support import make_batch, pad, rows_of, small
+from support import VARIANTS, Variant, build_combination, make_batch, pad, rows_of, small
 
 GREEDY = SamplingSettings(temperature=0)
 SHORT = SearchSettings(beam=4, max_length=(1.0, 3))
@@ -228,6 +231,13 @@ def test_quick_steps_write_the_same_texts(system: str, few: int, monkeypatch: py
     assert (quick.decoder.layers[0].quick is None) == (quick.config.decoder.attention != "self")
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_quick_steps_of_every_variant(variant: Variant) -> None:
+    plain, source_BS = build_combination(variant), make_batch().source_BS
+    expected = search(ModelStepper(plain), source_BS, SHORT)
+    assert_same(search(ModelStepper(prepare_for_decoding(copy.deepcopy(plain))), source_BS, SHORT), expected)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_quick_encoder_layers_give_the_same_states(system: str, side: str) -> None:
@@ -293,6 +303,62 @@ def test_workers_end_with_what_made_them(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(alive(process) for process in processes)
     del workers
     wait_for(lambda: not any(alive(process) for process in processes))
+
+
+def test_there_are_no_more_workers_than_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    workers = CoreWorkers(lambda _: os.getpid())
+    list(workers.map([1, 2]))
+    assert len(multiprocessing.active_children()) == 2
+    list(workers.map(range(4)))
+    wait_for(lambda: len(multiprocessing.active_children()) == 4)
+
+
+def test_a_copy_makes_its_own_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    workers = CoreWorkers(lambda _: os.getpid())
+    own = set(workers.map([1, 2]))
+    assert own.isdisjoint(copy.deepcopy(workers).map([1, 2]))
+    assert set(workers.map([1, 2])) <= own
+
+
+def test_nothing_is_copied_while_another_thread_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    begun, end = threading.Event(), threading.Event()
+    other = CoreWorkers(lambda _: (begun.set(), end.wait(60)))
+    thread = threading.Thread(target=lambda: list(other.map([1, 2])))
+    thread.start()
+    assert begun.wait(60)
+    assert set(CoreWorkers(lambda _: os.getpid()).map([1, 2])) == {os.getpid()}
+    end.set()
+    thread.join()
+    assert os.getpid() not in set(CoreWorkers(lambda _: os.getpid()).map([1, 2]))
+
+
+@pytest.mark.parametrize("daemon", [False, True])
+def test_a_process_with_workers_of_its_own_ends(daemon: bool) -> None:
+    code = (
+        "import multiprocessing, os, torch\n"
+        "from lamina.search.workers import CoreWorkers\n"
+        "torch.set_num_threads(2)\n"
+        "workers = CoreWorkers(lambda _: os.getpid())\n"
+        "def target(): print(set(workers.map([1, 2])) == {os.getpid()}, flush=True)\n"
+        f"process = multiprocessing.get_context('fork').Process(target=target, daemon={daemon})\n"
+        "process.start(); process.join(); print(process.exitcode)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout.split(), ended.stderr) == ([str(daemon), "0"], "")
+
+
+def test_workers_killed_while_idle_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    workers = CoreWorkers(lambda _: os.getpid())
+    processes = set(workers.map([1, 2]))
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+    wait_for(lambda: not any(alive(process) for process in processes))
+    time.sleep(0.5)  # the pool notices
+    assert processes.isdisjoint(workers.map([1, 2]))
 
 
 def test_a_worker_that_is_killed_breaks_one_call_only(monkeypatch: pytest.MonkeyPatch) -> None:

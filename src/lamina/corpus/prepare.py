@@ -28,7 +28,7 @@ from lamina.text.subwords import Kind, count_vocabulary, learn_bpe, learn_senten
 from lamina.text.tokenise import MosesTokeniser
 
 PLAN, FAILED = "plan.json", "failed-plan.json"  # a plan that could not be carried out gives way to another
-PARTS = ("text", "train", "valid", "test")
+PARTS, REPORT = ("text", "train", "valid", "test"), "report.md"
 SHARD_PAIRS = 2**19
 LEARN_CHARACTERS = 20_000_000  # SentencePiece learns from an even sample of at most this much text
 
@@ -107,6 +107,10 @@ class Plan:
 def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_progress) -> PreparedData:
     """Carry a plan out; after an interruption the same call goes on where it stopped."""
     plan.check()
+    for source in plan.splits().values():
+        for path in source.paths:
+            if out.resolve() in path.resolve().parents:
+                raise UsageError(f"{path}: lies in the folder that is to be written, {out}. Choose another folder.")
     try:
         out.mkdir(parents=True, exist_ok=True)
         description = json.loads(json.dumps(plan.describe()))
@@ -140,13 +144,11 @@ def begin(out: Path, description: dict[str, Any]) -> bool:
     """Whether there is anything to do; a folder made from another plan is refused."""
     path, failed = out / PLAN, out / FAILED
     if failed.exists():
-        if json.loads(failed.read_text(encoding="utf-8")) == description:
-            failed.rename(path)
-        else:
-            for name in PARTS:
-                shutil.rmtree(out / name, ignore_errors=True)
-                shutil.rmtree(out / (name + PARTIAL), ignore_errors=True)
-            failed.unlink()
+        for name in (*PARTS, REPORT, META):
+            remove(out / name)
+            remove(out / (name + PARTIAL))
+        failed.unlink()
+    remove(out / (PLAN + PARTIAL))
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         if before != description:
@@ -157,6 +159,14 @@ def begin(out: Path, description: dict[str, Any]) -> bool:
         raise UsageError(f"{out}: is not empty and holds no prepared data. Choose another folder.")
     write_text(path, json.dumps(description, indent=2) + "\n")
     return True
+
+
+def remove(path: Path) -> None:
+    """A file or a folder with all it holds, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def learn_text(plan: Plan, looked: Survey, out: Path, workers: int, progress: Progress) -> TextPipeline:
@@ -276,7 +286,7 @@ def finish(plan: Plan, out: Path, description: dict[str, Any], looked: Survey, p
         },
         "plan": description,
     }
-    write_text(out / "report.md", write_report(meta, plan.filters))
+    write_text(out / REPORT, write_report(meta, plan.filters))
     write_text(out / META, json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
 
 

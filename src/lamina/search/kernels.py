@@ -24,6 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CHUNK = 64  # neighbours that are looked at together first
 
 f4, i4 = np.float32, np.int32
+TINY = f4(1e-30)
 LOG2_E, LEAST, HALF = f4(math.log2(math.e)), f4(-126), f4(0.5)
 P1, P2, P3, P4, P5, P6 = (f4(math.log(2) ** n / math.factorial(n)) for n in range(1, 7))
 
@@ -270,7 +271,7 @@ def attend(
         for k in range(size):
             result_RD[r, start + k] += w0 * values_MK[p0, k]
     for k in range(size):
-        result_RD[r, start + k] /= total
+        result_RD[r, start + k] /= max(total, TINY)  # 0 if there is no place at all
 
 
 @compiled("f4[:,::1](f4[:,::1],f4[::1],f4[:,:,:,::1],f4[:,:,:,::1],f4[:,:,::1])")

@@ -56,7 +56,7 @@ def of_tensors(multiply: Product) -> Callable[[Tensor], Tensor]:
     """The same product for (B, T, D)."""
 
     def of_tensor(x_BTD: Tensor) -> Tensor:
-        result_RN = multiply(x_BTD.reshape(-1, x_BTD.shape[2]).numpy())
+        result_RN = multiply(x_BTD.reshape(-1, x_BTD.shape[2]).contiguous().numpy())
         return torch.from_numpy(result_RN).view(*x_BTD.shape[:2], result_RN.shape[1])
 
     return of_tensor

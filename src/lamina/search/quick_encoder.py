@@ -5,9 +5,7 @@ A deep encoder reads one sentence at a time, or a few, in layers that are bound 
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lamina.model.encoders.msc import MscLayer
@@ -15,14 +13,21 @@ from lamina.model.encoders.stack import EncoderLayer
 from lamina.model.layers.attention import Attention
 from lamina.search import kernels
 from lamina.search.kernels import Floats
-from lamina.search.quick_parts import MakeProduct, QuickFeedForward, QuickResidual, fuse, quick_linear
+from lamina.search.quick_parts import (
+    MakeProduct,
+    QuickFeedForward,
+    QuickReader,
+    QuickResidual,
+    Valid,
+    fuse,
+    quick_linear,
+)
 
 
 def give_quick_layers(encoder: nn.Module, make: MakeProduct) -> None:
     """To every layer that can have one."""
     for layer in encoder.modules():
-        if type(layer) in (EncoderLayer, MscLayer):
-            assert isinstance(layer, EncoderLayer)
+        if isinstance(layer, EncoderLayer):
             layer.quick = QuickLayer(layer, make)
 
 
@@ -49,22 +54,18 @@ class QuickLayer:
         return torch.from_numpy(self.feed_forward(x_RD)).view_as(x_BSD)
 
 
-class QuickAttention:
-    """Attention from rows to the memory of their source."""
+class QuickAttention(QuickReader):
+    """Attention from rows to the states of their source."""
 
     def __init__(self, attention: Attention, make: MakeProduct) -> None:
-        width = attention.qkv.in_features
+        super().__init__(attention, make)
         self.heads = attention.heads
-        self.query = quick_linear(attention.qkv, make, 0, width)
-        self.pair = quick_linear(attention.qkv, make, width)
-        self.out = quick_linear(attention.out, make)
+        self.pair = quick_linear(attention.qkv, make, attention.qkv.in_features)
 
-    def __call__(self, x_RD: Floats, memory_RD: Floats, valid: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """What the memory says, and a bias that is still to be added."""
-        pairs_RX = self.pair.product(memory_RD)
-        pairs = kernels.split_heads(pairs_RX, self.pair.bias_N, len(valid), self.heads)
-        attended_RD = kernels.attend_to_memory(self.query.product(x_RD), self.query.bias_N, *pairs, valid)
-        return self.out.product(attended_RD), self.out.bias_N
+    def __call__(self, x_RD: Floats, states_RD: Floats, valid: Valid) -> tuple[Floats, Floats]:
+        """What the states say, and a bias that is still to be added."""
+        pairs_RX = self.pair.product(states_RD)
+        return self.read(x_RD, kernels.split_heads(pairs_RX, self.pair.bias_N, len(valid), self.heads), valid)
 
 
 def rows(x_BSD: Tensor) -> Floats:

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lamina.model.layers.attention import Attention
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.layers.residuals import Residual
 from lamina.search import kernels
 from lamina.search.kernels import Floats
 
+Valid = NDArray[np.bool_]  # (B, M)
 Product = Callable[[Floats], Floats]
 MakeProduct = Callable[[Tensor], Product]  # with a matrix
 
@@ -32,6 +36,19 @@ def quick_linear(linear: nn.Linear, make: MakeProduct, first: int = 0, last: int
     """Outputs `first` up to `last` of a linear layer."""
     part = slice(first, last)
     return QuickLinear(make(linear.weight.detach()[part]), linear.bias.detach()[part].numpy())
+
+
+class QuickReader:
+    """Attention from rows to the keys and values of their source."""
+
+    def __init__(self, attention: Attention, make: MakeProduct) -> None:
+        self.query = quick_linear(attention.qkv, make, 0, attention.qkv.in_features)
+        self.out = quick_linear(attention.out, make)
+
+    def read(self, x_RD: Floats, pairs: tuple[Floats, Floats], valid: Valid) -> tuple[Floats, Floats]:
+        """What the memory says, and a bias that is still to be added."""
+        attended_RD = kernels.attend_to_memory(self.query.product(x_RD), self.query.bias_N, *pairs, valid)
+        return self.out.product(attended_RD), self.out.bias_N
 
 
 class QuickResidual:

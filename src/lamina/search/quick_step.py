@@ -12,8 +12,7 @@ from torch import Tensor
 from lamina.model.decoder import Decoder, DecoderLayer
 from lamina.model.layers.target_attention import Cache, Now, PastKeys, Remembered, SelfAttention
 from lamina.search import kernels
-from lamina.search.kernels import Floats
-from lamina.search.quick_parts import MakeProduct, QuickFeedForward, QuickResidual, fuse, quick_linear
+from lamina.search.quick_parts import MakeProduct, QuickFeedForward, QuickReader, QuickResidual, fuse, quick_linear
 
 
 def give_quick_steps(decoder: Decoder, make: MakeProduct) -> None:
@@ -28,11 +27,8 @@ class QuickStep:
 
     def __init__(self, layer: DecoderLayer, target: SelfAttention, make: MakeProduct) -> None:
         attention, cross = target.attention, layer.cross_attention
-        width = attention.qkv.in_features
         self.project, self.out = quick_linear(attention.qkv, make), quick_linear(attention.out, make)
-        self.streams = [
-            (quick_linear(each.qkv, make, 0, width), quick_linear(each.out, make)) for each in cross.streams
-        ]
+        self.readers = [QuickReader(each, make) for each in cross.streams]
         self.fusion = cross.fusion
         self.target, self.cross = QuickResidual(layer.target_residual), QuickResidual(layer.cross_residual)
         self.feed_forward = QuickFeedForward(layer.feed_forward, layer.feed_forward_residual, make)
@@ -45,14 +41,8 @@ class QuickStep:
         packed_RX = self.project.product(self.target.enter(x_RD))
         attended_RD = kernels.attend_to_past(packed_RX, self.project.bias_N, *cache.arrays, now.seen)
         x_RD = self.target.leave(x_RD, self.out.product(attended_RD), self.out.bias_N)
-        x_RD = self.cross.leave(x_RD, *self._read(self.cross.enter(x_RD), memory))
+        entered_RD = self.cross.enter(x_RD)
+        streams = zip(self.readers, memory.streams, strict=True)
+        read = [reader.read(entered_RD, stream.arrays, memory.valid) for reader, stream in streams]
+        x_RD = self.cross.leave(x_RD, *fuse(self.fusion, read))
         return torch.from_numpy(self.feed_forward(x_RD)).view_as(x_BWD), cache
-
-    def _read(self, entered_RD: Floats, memory: Remembered) -> tuple[Floats, Floats]:
-        """What the memory says, and a bias that is still to be added."""
-        read = []
-        for (query, out), stream in zip(self.streams, memory.streams, strict=True):
-            query_RD = query.product(entered_RD)
-            attended_RD = kernels.attend_to_memory(query_RD, query.bias_N, *stream.arrays, memory.valid)
-            read.append((out.product(attended_RD), out.bias_N))
-        return fuse(self.fusion, read)
