@@ -24,7 +24,7 @@ def prepare_for_decoding(model: Seq2Seq) -> Seq2Seq:
     """Give the model faster ways to its steps, where there are; its weights must not change from then on."""
     weight_VD = model.head.weight_VD.detach()
     if weight_VD.device.type == "cpu" and weight_VD.dtype == torch.float32:
-        give_quick_layers(model.encoder, product)
+        give_quick_layers(model.encoder, shared_product)
         give_quick_steps(model.decoder, product)
         model.head.product = of_tensors(vocabulary_product(weight_VD))
         model.head.normaliser = log_sum_exp
@@ -35,6 +35,11 @@ def product(weight_ND: Tensor) -> Product:
     """x ↦ W·x for rows (R, D)."""
     turned_DN = weight_ND.t().contiguous()
     return with_few_rows(weight_ND, lambda x_RD: torch.mm(torch.from_numpy(x_RD), turned_DN).numpy())
+
+
+def shared_product(weight_ND: Tensor) -> Product:
+    """The same without a copy of the matrix: for encoders, which may be deep, and run once."""
+    return with_few_rows(weight_ND, lambda x_RD: torch.mm(torch.from_numpy(x_RD), weight_ND.t()).numpy())
 
 
 def vocabulary_product(weight_VD: Tensor) -> Product:
