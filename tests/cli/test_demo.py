@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,8 @@ def test_a_training_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.slow
 def test_stopped_and_started_again(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lamina", "demo", "--out", str(tmp_path), "--steps", "60", "--pairs", "500"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs do not
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as process:
         deadline = time.monotonic() + 120
         while not list(tmp_path.glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:
             time.sleep(0.2)
