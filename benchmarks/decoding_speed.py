@@ -47,8 +47,8 @@ CORES = 2
 POSITIONS = 1024
 GREEDY_SENTENCES, GREEDY_TOKENS = 4, 40
 
-Tokens = list[list[str]]  # without `</s>`
-System = Callable[[Tokens], Tokens]  # translates all; outputs end with `</s>`
+Tokens = list[list[str]]
+System = Callable[[Tokens], Tokens]  # sources without `</s>` to outputs that end with it
 
 
 @dataclass(frozen=True)
