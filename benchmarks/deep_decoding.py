@@ -17,26 +17,26 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from lamina.search.products import prepare_for_decoding
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import lamina
 from lamina.model.seq2seq import Seq2Seq
 from lamina.search.beam import beam_search
-from lamina.search.products import prepare_for_decoding
 from lamina.search.settings import SearchSettings
-from lamina.search.stepper import ModelState, ModelStepper
+from lamina.search.stepper import TorchState, TorchStepper
 
 VOCABULARY, SENTENCES, BEAM = 10_124, 32, 5
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
 
 
-class TimedStart(ModelStepper):
+class TimedStart(TorchStepper):
     """Knows how long the encoder took."""
 
     seconds = 0.0
 
-    def start(self, source_BS: Tensor, rows: int) -> ModelState:
+    def start(self, source_BS: Tensor, rows: int) -> TorchState:
         started = time.perf_counter()
         state = super().start(source_BS, rows)
         self.seconds = time.perf_counter() - started

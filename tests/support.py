@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lamina.cli import main
+from lamina.engine.compilation import make_engine, ready_folder
 from lamina.errors import Problem
 from lamina.model.bridges import BRIDGES
 from lamina.model.build import build
@@ -22,7 +24,17 @@ from lamina.model.config import ModelConfig
 from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
 from lamina.model.seq2seq import Seq2Seq
+from lamina.search.beam import beam_search
+from lamina.search.ensemble import EnsembleStepper
+from lamina.search.sampling import SamplingSettings, sample
+from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.search.stepper import Stepper, TorchStepper
 from lamina.systems import override, settings
+
+ready_folder()  # compiled code, and with it the vectors that the engine is imported for
+
+from lamina.engine.lowering import UnsupportedModule  # noqa: E402
+from lamina.engine.stepper import EngineStepper  # noqa: E402
 
 VOCABULARY = 23
 SHARED = Path(__file__).parents[2] / "shared"
@@ -213,3 +225,52 @@ def pad(rows: list[list[int]], left: bool = False, extra: int = 0) -> Tensor:
 
 def rows_of(tokens: Tensor) -> list[list[int]]:
     return [row[row != 1].tolist() for row in tokens]
+
+
+BACKENDS = ("torch", "engine", "engine-int8")
+every_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+class Searcher:
+    """One model, or an ensemble, behind one of the backends."""
+
+    def __init__(self, backend: str, *models: Seq2Seq) -> None:
+        if backend == "torch":
+            steppers = [TorchStepper(model) for model in models]
+            self.stepper: Stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
+            self.engine = None
+        else:
+            try:
+                self.engine = make_engine(models, int8=backend == "engine-int8")
+            except UnsupportedModule as reason:  # a part that was just written; test_engine.py holds the others
+                pytest.skip(f"the engine has no instructions for {reason}")
+            self.stepper = EngineStepper(self.engine)
+        self.models, self.start = models, models[0].start_id
+
+    def search(self, source_BS: Tensor, settings: SearchSettings, prefixes: Any = None) -> list[list[Hypothesis]]:
+        if self.engine is not None:
+            return self.engine.search(rows_of(source_BS), settings, prefixes)
+        return self.search_in_python(source_BS, settings, prefixes)
+
+    def search_in_python(
+        self, source_BS: Tensor, settings: SearchSettings, prefixes: Any = None
+    ) -> list[list[Hypothesis]]:
+        with torch.inference_mode():
+            return beam_search(self.stepper, source_BS, settings, self.start, prefixes)
+
+    def draw(self, source_BS: Tensor, settings: SearchSettings, how: SamplingSettings) -> list[list[Hypothesis]]:
+        generator = torch.Generator().manual_seed(how.seed)
+        with torch.inference_mode():
+            return sample(self.stepper, source_BS, settings, how, self.start, generator)
+
+    def log_probs(self, source: list[int], prefix: list[int]) -> Tensor:
+        """Of a whole prefix at once, (T, V)."""
+        return self.all_log_probs([source], [prefix])[0]
+
+    def all_log_probs(self, sources: list[list[int]], prefixes: list[list[int]]) -> Tensor:
+        """Of prefixes of one length, (B, T, V)."""
+        if self.engine is not None:
+            return torch.from_numpy(self.engine.forced(sources, prefixes).log_probs)
+        with torch.inference_mode():
+            each = [model.log_probs(pad(sources), torch.tensor(prefixes)) for model in self.models]
+        return torch.stack(each).logsumexp(dim=0) - math.log(len(each))

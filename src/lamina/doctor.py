@@ -189,7 +189,7 @@ def train_and_search() -> None:
     from lamina.model.build import build
     from lamina.search.beam import beam_search
     from lamina.search.settings import SearchSettings
-    from lamina.search.stepper import ModelStepper
+    from lamina.search.stepper import TorchStepper
 
     model = build("surface-fusion", size="tiny", vocab_size=20, d_model=16, ffn_size=32, heads=2)
     source_BS, prefix_BT, target_BT = torch.tensor([[4, 5, 2]]), torch.tensor([[0, 6]]), torch.tensor([[6, 2]])
@@ -198,7 +198,7 @@ def train_and_search() -> None:
         raise ArithmeticError("a gradient is not a number")
     with torch.inference_mode():
         settings = SearchSettings(beam=2, max_length=(0.0, 1))
-        beam_search(ModelStepper(model.eval()), source_BS, settings, model.start_id)
+        beam_search(TorchStepper(model.eval()), source_BS, settings, model.start_id)
 
 
 def gigabytes(count: int) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import lamina
-from lamina.translation import LONGEST
+from lamina.translation.translator import LONGEST
 from support import Finished, run_lamina
 
 SHORT = ["--max-length", "1.0", "3"]
@@ -133,9 +133,9 @@ def test_prefix_ensemble_checkpoint_and_sampling(straight: Path, source: list[st
 def test_eight_bits_that_are_slower_are_said_to_be(
     straight: Path, source: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lamina.translation.step_ratio", lambda *_: 1.25)
+    monkeypatch.setattr("lamina.translation.loading.int8_ratio", lambda _: 1.25)
     result = translate(straight, "--int8", stdin=source[0] + "\n")
-    assert result.stderr == "lamina: a step in 8 bits takes 1.25 of the time in 32 here; leave --int8 out.\n"
+    assert result.stderr == "lamina: --int8 is slower on this CPU: it takes 1.25 times as long as 32 bits.\n"
     assert translate(straight, "--int8", "--quiet", stdin=source[0] + "\n").stderr == ""
 
 

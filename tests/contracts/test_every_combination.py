@@ -13,7 +13,6 @@ from lamina.errors import ConfigurationError, UsageError
 from lamina.model.build import build
 from lamina.model.encoders import ENCODERS
 from lamina.model.folder import load_model, save_model
-from lamina.search.stepper import ModelStepper
 from lamina.systems import SYSTEMS
 from support import (
     ILLEGAL,
@@ -76,31 +75,6 @@ def test_causality(combination: Combination) -> None:
         after = model.log_probs(batch.source_BS, changed_BT)
     torch.testing.assert_close(before[:, :3], after[:, :3])
     assert ((before - after)[:, 3:].abs().amax(dim=-1) > 1e-5).all(), "a later position does not see the change"
-
-
-@every_combination
-def test_step_by_step_equals_full_forward(combination: Combination) -> None:
-    """Three beams per source that part ways, then swap, then one source leaves."""
-    model, beams = build_combination(combination), 3
-    source_BS = make_batch().source_BS
-    stepper = ModelStepper(model)
-    prefixes_RT = torch.zeros(len(source_BS) * beams, 1, dtype=torch.long)
-    generator = torch.Generator().manual_seed(11)
-    swap_R = torch.tensor([2, 0, 0, 4, 3, 5, 7, 8, 6])
-    kept = torch.tensor([2, 0])
-    with torch.no_grad():
-        state = stepper.start(source_BS, beams)
-        for position in range(6):
-            log_probs, state = stepper.step(prefixes_RT[:, -1], state)
-            expected = model.log_probs(source_BS.repeat_interleave(beams, dim=0), prefixes_RT)[:, -1]
-            torch.testing.assert_close(log_probs.full().flatten(0, 1), expected, rtol=1e-5, atol=1e-5)
-            if position == 2:
-                state, prefixes_RT = stepper.reorder(state, swap_R), prefixes_RT[swap_R]
-            if position == 3:
-                state, source_BS = stepper.keep(state, kept), source_BS[kept]
-                prefixes_RT = prefixes_RT.view(-1, beams, prefixes_RT.shape[1])[kept].flatten(0, 1)
-            tokens_R = torch.randint(4, VOCABULARY, (len(prefixes_RT), 1), generator=generator)
-            prefixes_RT = torch.cat([prefixes_RT, tokens_R], dim=1)
 
 
 @every_combination

@@ -25,11 +25,11 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     table = table.replace("\nfrom lamina", f"\n{import_line}from lamina", 1).replace("] = {\n", f"] = {{\n{entry}", 1)
     (bridges / "__init__.py").write_text(table)
     (tmp_path / "test_page.py").write_text(f"{use}\n\n{identity}")
-    contracts = ROOT / "tests" / "contracts" / "test_every_combination.py"
+    contracts = [ROOT / "tests" / "contracts" / f"test_{name}.py" for name in ("every_combination", "backends")]
     chosen = "page or average-surface-self-pre or average-softmax-mixed-post"
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "-k", chosen, "-p", "no:cacheprovider",
-         tmp_path / "test_page.py", contracts],
+         tmp_path / "test_page.py", *contracts],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "src"), str(ROOT / "tests")])},
         capture_output=True, text=True, timeout=170, check=False,
     )  # fmt: skip

@@ -21,10 +21,8 @@ from torch import Tensor
 import lamina
 from lamina.errors import DataError
 from lamina.interop.fairseq import read_checkpoint
-from lamina.search.beam import beam_search
 from lamina.search.settings import SearchSettings
-from lamina.search.stepper import ModelStepper
-from support import pad, rows_of
+from support import Searcher, pad, rows_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NAMES = sorted(folder.name for folder in FIXTURES.iterdir())
@@ -40,14 +38,12 @@ def load(folder: Path) -> Any:
     return lamina.load_fairseq(folder / "checkpoint_best.pt", folder / "dict.en.txt", folder / "dict.ro.txt")
 
 
+@pytest.mark.parametrize("backend", ["torch", "engine"])
 @pytest.mark.parametrize("name", NAMES)
-def test_recorded_beam_search_of_the_release(name: str) -> None:
+def test_recorded_beam_search_of_the_release(name: str, backend: str) -> None:
     model, _ = load(FIXTURES / name)
     source = torch.from_numpy(np.load(FIXTURES / name / "expected.npz")["src"])
-    with torch.inference_mode():
-        found = beam_search(
-            ModelStepper(model.eval()), source, SearchSettings(beam=4, max_length=(0.0, 20)), model.start_id
-        )
+    found = Searcher(backend, model.eval()).search(source, SearchSettings(beam=4, max_length=(0.0, 20)))
     recorded = json.loads((FIXTURES / name / "beam4.json").read_text())
     for hypotheses, expected in zip(found, recorded, strict=True):
         assert [each.score for each in hypotheses] == pytest.approx([each["score"] for each in expected], abs=1e-4)
@@ -69,6 +65,16 @@ def test_recorded_outputs_of_the_release(name: str, left: bool) -> None:
     assert len(vocabulary.source) == model.config.source_vocab
     assert model.start_id == int(recorded["eos"])
     assert not model.training
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_outputs_of_the_release_on_the_engine(name: str) -> None:
+    model, _ = load(FIXTURES / name)
+    recorded = np.load(FIXTURES / name / "expected.npz")
+    sources, prefixes = (rows_of(torch.from_numpy(recorded[part])) for part in ("src", "prev"))
+    engine = Searcher("engine", model)
+    for source, prefix, expected in zip(sources, prefixes, recorded["lprobs"], strict=True):
+        assert_parity(engine.log_probs(source, prefix), torch.from_numpy(expected)[: len(prefix)])
 
 
 @pytest.mark.parametrize("name", NAMES)

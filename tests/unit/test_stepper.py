@@ -7,11 +7,11 @@ import torch
 
 from lamina.model.layers.attention import Attention
 from lamina.model.states import map_tensors
-from lamina.search.stepper import ModelState, ModelStepper
+from lamina.search.stepper import TorchState, TorchStepper
 from support import make_batch, small
 
 
-def count_cache(state: ModelState) -> int:
+def count_cache(state: TorchState) -> int:
     sizes: list[int] = []
 
     def record(tensor: torch.Tensor) -> torch.Tensor:
@@ -22,7 +22,7 @@ def count_cache(state: ModelState) -> int:
     return sum(sizes)
 
 
-def advance(stepper: ModelStepper, state: ModelState, steps: int, rows: int) -> ModelState:
+def advance(stepper: TorchStepper, state: TorchState, steps: int, rows: int) -> TorchState:
     for _ in range(steps):
         _, state = stepper.step(torch.full((rows,), 5), state)
     return state
@@ -30,7 +30,7 @@ def advance(stepper: ModelStepper, state: ModelState, steps: int, rows: int) -> 
 
 @pytest.mark.parametrize(("attention", "constant"), [("average", True), ("merged", True), ("self", False)])
 def test_averages_need_a_cache_of_constant_size(attention: str, constant: bool) -> None:
-    stepper = ModelStepper(small(decoder={"attention": attention}))
+    stepper = TorchStepper(small(decoder={"attention": attention}))
     with torch.no_grad():
         early = advance(stepper, stepper.start(make_batch().source_BS, 1), 1, rows=3)
         late = advance(stepper, early, 80, rows=3)
@@ -44,7 +44,7 @@ def test_running_sums_stay_exact_over_long_targets(attention: str) -> None:
     model = small(decoder={"attention": attention}).bfloat16()
     source_BS = make_batch().source_BS[:1]
     prefix_BT = torch.randint(4, 23, (1, 600), generator=torch.Generator().manual_seed(1))
-    stepper = ModelStepper(model)
+    stepper = TorchStepper(model)
     with torch.no_grad():
         expected = model.log_probs(source_BS, prefix_BT)[:, -1].float()
         state = stepper.start(source_BS, 1)
@@ -54,7 +54,7 @@ def test_running_sums_stay_exact_over_long_targets(attention: str) -> None:
 
 
 def test_no_source_may_be_left() -> None:
-    stepper = ModelStepper(small())
+    stepper = TorchStepper(small())
     with torch.no_grad():
         state = stepper.keep(stepper.start(make_batch().source_BS, 2), torch.tensor([], dtype=torch.long))
         log_probs, _ = stepper.step(torch.tensor([], dtype=torch.long), state)
@@ -62,7 +62,7 @@ def test_no_source_may_be_left() -> None:
 
 
 def test_beams_share_the_memory_of_their_source() -> None:
-    stepper = ModelStepper(small("msc-surface"))
+    stepper = TorchStepper(small("msc-surface"))
     with torch.no_grad():
         state = stepper.start(make_batch().source_BS, 5)
         log_probs, wide = stepper.step(torch.full((15,), 5), state)
@@ -78,7 +78,7 @@ def test_keys_and_values_of_a_memory_are_computed_once(monkeypatch: pytest.Monke
         calls.append(1)
         return remember(self, memory_BMD)
 
-    stepper = ModelStepper(small("msc-surface"))
+    stepper = TorchStepper(small("msc-surface"))
     with torch.no_grad():
         state = stepper.start(make_batch().source_BS, 1)
         monkeypatch.setattr(Attention, "remember", counted)

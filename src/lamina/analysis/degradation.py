@@ -14,7 +14,8 @@ from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
 from lamina.scoring.sacre import corpus_bleu
 from lamina.search.settings import SearchSettings
-from lamina.translation import Translator, load, other_vocabulary
+from lamina.translation import Translator, load
+from lamina.translation.loading import other_vocabulary
 
 READING = (
     "BLEU of models of several depths on pairs that they were trained on and on the validation set. Wei et al. "

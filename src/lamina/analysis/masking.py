@@ -11,7 +11,7 @@ from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Cell, Finding, Picture
 from lamina.errors import UsageError
 from lamina.model.bridges.transparent import TransparentBridge
-from lamina.runs import load_run
+from lamina.runs import Loaded, load_run
 from lamina.scoring.sacre import corpus_bleu
 from lamina.search.settings import SearchSettings
 from lamina.translation import Translator
@@ -32,10 +32,9 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
             f"{run}: its bridge `{loaded.model.config.bridge.type}` has no layer weights to set to 0; "
             "train a system with `transparent` or `fine_grained`."
         )
-    translator = Translator([loaded.model.eval()], loaded.text)
     first = 0 if bridge.embedding is not None else 1
     layers = [None, *range(first, loaded.model.config.encoder.layers + 1)]
-    found = {layer: measure(translator, bridge, layer, sources, references) for layer in layers}
+    found = {layer: measure(loaded, bridge, layer, sources, references) for layer in layers}
     whole_bleu, whole_length = found[None]
     rows: list[tuple[Cell, ...]] = [("none", whole_bleu, 0.0, whole_length, 0.0)]
     for layer in layers[1:]:
@@ -55,7 +54,7 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
 
 
 def measure(
-    translator: Translator,
+    loaded: Loaded,
     bridge: TransparentBridge,
     layer: int | None,
     sources: Sequence[str],
@@ -63,7 +62,8 @@ def measure(
 ) -> tuple[float, int]:
     """BLEU and words of the output with a layer masked."""
     masked: AbstractContextManager[None] = nullcontext() if layer is None else bridge.mask_layer(layer)
-    with masked:
+    with masked:  # the engine packs weights as they are now
+        translator = Translator([loaded.model.eval()], loaded.text)
         outputs = [each.text for each in translator.stream(sources, SearchSettings())]
     return corpus_bleu(outputs, references), sum(len(output.split()) for output in outputs)
 

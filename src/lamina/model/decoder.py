@@ -87,8 +87,6 @@ class CrossAttention(nn.Module):
 class DecoderLayer(nn.Module):
     """Target attention, cross-attention where that does not read the memory itself, feed-forward."""
 
-    quick: Callable[[Tensor, Remembered, Cache, Now], tuple[Tensor, Cache]] | None = None  # in models that only decode
-
     def __init__(self, model: ModelConfig, twin: EncoderLayer | None) -> None:
         super().__init__()
         self.target_attention = build_target_attention(model, twin)
@@ -119,8 +117,6 @@ class DecoderLayer(nn.Module):
 
     def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
         """One new position of every row."""
-        if self.quick is not None and not torch.is_grad_enabled():
-            return self.quick(x_BWD, memory, cache, now)
         entered_BWD = self.target_residual.enter(x_BWD)
         attended_BWD, cache = self.target_attention.step(entered_BWD, memory, cache, now)
         return self.read(self.target_residual.leave(x_BWD, attended_BWD), memory), cache

@@ -1,15 +1,14 @@
 """Batched beam search over anything that steps.
 
-Ranking is by the plain sum of log p. Of the 2·beam best continuations, an eos among the first `beam` is finished at
-once, and the first `beam` others go on, so the beam does not shrink. A source is done with `beam` finished hypotheses
-or at its maximum length. Diverse groups are beams of their own that share a source.
+Ranking is by the plain sum of log p. `rules.split_candidates` says which of the 2·beam best continuations end and which
+continue. A source is done with `beam` finished hypotheses or at its maximum length. Diverse groups are beams of their
+own that share a source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,8 @@ from torch import Tensor
 
 from lamina.model.states import LogProbs
 from lamina.search.candidates import Candidates, best_candidates
-from lamina.search.constraints import forbid_end, forbid_impossible, forbid_repeats, force_end, force_prefix
+from lamina.search.constraints import constrain
+from lamina.search.rules import split_candidates
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import Stepper
 from lamina.text.vocabulary import EOS, PAD
@@ -75,22 +75,18 @@ class _Search:
 
     def advance(self, log_probs: LogProbs, position: int) -> tuple[Tensor, Tensor]:
         """Take one step's distributions; the rows that go on, and what each of them writes."""
-        scores_BWV, normaliser_BW1 = log_probs.scores_BTV, log_probs.normaliser_BT1
-        full_B = self.limits == position
-        self._constrain(scores_BWV, normaliser_BW1, position, full_B)
-        found = self._candidates(scores_BWV, normaliser_BW1)
-        at_end_UN = found.token_BN == EOS
-        going: tuple[Any, Any] = slice(None), slice(self.width)
-        if at_end_UN.any():
-            self._finish(found, at_end_UN)
-            going = np.arange(len(at_end_UN))[:, None], at_end_UN.argsort(axis=1, kind="stable")[:, : self.width]
+        constrain(log_probs, self.written, self.settings, self.limits.tolist(), self.prefixes)
+        found = self._candidates(log_probs.scores_BTV, log_probs.normaliser_BT1)
+        going_UN = np.stack([self._split(unit, found) for unit in range(len(found.token_BN))])
         shape = (len(self.numbers), self.settings.beam)
-        total_BW, row_BW, token_BW = (part[going].reshape(shape) for part in found)
+        unit_U1 = np.arange(len(going_UN))[:, None]
+        total_BW = found.total_BN[unit_U1, going_UN].reshape(shape)
+        row_BW, token_BW = (part[unit_U1, going_UN].reshape(shape) for part in (found.row_BN, found.token_BN))
         source_B1 = np.arange(shape[0])[:, None]
         self.written = np.concatenate([self.written[source_B1, row_BW], token_BW[..., None]], axis=2)
         self.total_BW = total_BW
-        self.done |= full_B
-        row_R = (row_BW + source_B1 * scores_BWV.shape[1]).reshape(-1)
+        self.done |= self.limits <= position
+        row_R = (row_BW + source_B1 * log_probs.scores_BTV.shape[1]).reshape(-1)
         return torch.as_tensor(row_R, device=self.device), torch.as_tensor(token_BW.reshape(-1), device=self.device)
 
     def cut(self) -> Tensor | None:
@@ -112,43 +108,37 @@ class _Search:
             for groups in self.finished
         ]
 
-    def _constrain(self, scores_BWV: Tensor, normaliser_BW1: Tensor, position: int, full_B: NDArray[np.bool_]) -> None:
-        forbid_impossible(scores_BWV, normaliser_BW1)
-        if position < self.settings.min_length:
-            forbid_end(scores_BWV)
-        if self.settings.no_repeat_ngram:
-            forbid_repeats(scores_BWV, self.written, self.settings.no_repeat_ngram)
-        if self.prefixes is not None:
-            force_prefix(scores_BWV, self.prefixes, position)
-        if full_B.any():
-            force_end(scores_BWV, np.nonzero(full_B)[0])
-
     def _candidates(self, scores_BWV: Tensor, normaliser_BW1: Tensor) -> Candidates:
-        """The best 2·N of each unit, (U, 2N); a later group pays for what earlier ones would write."""
+        """The best 2·N of each unit, (U, 2N). A later group pays for what earlier ones would write, but only in its
+        ranking: sums stay the model's own.
+        """
         if self.settings.groups == 1:
             return best_candidates(self.total_BW, scores_BWV, normaliser_BW1, 2 * self.width)
         groups: list[Candidates] = []
         rows = scores_BWV.shape[1] // self.settings.groups
+        counts_BV = np.zeros((len(scores_BWV), scores_BWV.shape[2]), dtype=np.float32)
+        source_B1 = np.arange(len(scores_BWV))[:, None]
         for group in range(self.settings.groups):
             own = slice(group * rows, (group + 1) * rows)
-            total_BN, scores_BNV = self.total_BW[:, own], scores_BWV[:, own]
-            if group:
-                tokens = np.concatenate([before.token_BN[:, : self.width] for before in groups], axis=1)
-                taken = torch.as_tensor(tokens, device=self.device)
-                counts_BV = scores_BNV.new_zeros(scores_BNV[:, 0].shape)
-                counts_BV.scatter_add_(1, taken, torch.ones_like(taken, dtype=counts_BV.dtype))
-                scores_BNV = scores_BNV - self.settings.diversity * counts_BV[:, None]
-            found = best_candidates(total_BN, scores_BNV, normaliser_BW1[:, own], 2 * self.width)
-            groups.append(found._replace(row_BN=found.row_BN + group * rows))
+            penalty_BV = self.settings.diversity * counts_BV
+            paying = scores_BWV[:, own] - torch.as_tensor(penalty_BV, device=self.device)[:, None]
+            found = best_candidates(self.total_BW[:, own], paying, normaliser_BW1[:, own], 2 * self.width)
+            total_BN = found.total_BN + penalty_BV[source_B1, found.token_BN]
+            groups.append(Candidates(total_BN, found.row_BN + group * rows, found.token_BN))
+            np.add.at(counts_BV, (source_B1, found.token_BN[:, : self.width]), 1)
         return Candidates(*(np.stack(parts, axis=1).reshape(-1, 2 * self.width) for parts in zip(*groups, strict=True)))
 
-    def _finish(self, found: Candidates, at_end_UN: NDArray[np.bool_]) -> None:
-        """Every eos among the first N ranks of a unit that has room."""
-        for unit, rank in np.argwhere(at_end_UN[:, : self.width]).tolist():
-            source, group = divmod(unit, self.settings.groups)
-            groups, log_prob = self.finished[self.numbers[source]], float(found.total_BN[unit, rank])
-            if self.done[source] or len(groups[group]) == self.width or log_prob == -np.inf:
-                continue
-            tokens = [*self.written[source, found.row_BN[unit, rank]].tolist(), EOS]
-            groups[group].append(Hypothesis(tokens, log_prob, log_prob / len(tokens) ** self.settings.lenpen))
-            self.done[source] = all(len(each) == self.width for each in groups)
+    def _split(self, unit: int, found: Candidates) -> NDArray[np.int64]:
+        """The ranks of a unit that go on; those that end are finished."""
+        source, group = divmod(unit, self.settings.groups)
+        finished, width = self.finished[self.numbers[source]], self.width
+        ended, going = np.zeros((2, width), dtype=np.int64)
+        room = 0 if self.done[source] else width - len(finished[group])
+        sums, tokens = found.total_BN[unit], found.token_BN[unit]
+        ending, _ = split_candidates(sums, tokens, width, room, -np.inf, ended, going)
+        for rank in ended[:ending].tolist():
+            text = [*self.written[source, found.row_BN[unit, rank]].tolist(), EOS]
+            log_prob = float(sums[rank])
+            finished[group].append(Hypothesis(text, log_prob, log_prob / len(text) ** self.settings.lenpen))
+        self.done[source] |= all(len(each) == width for each in finished)
+        return going

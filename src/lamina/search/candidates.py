@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from lamina.search import kernels
-from lamina.search.kernels import Floats, Numbers
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.int64]
 
 
 class Candidates(NamedTuple):
@@ -23,9 +24,6 @@ class Candidates(NamedTuple):
 
 def best_candidates(total_BW: Floats, scores_BWV: Tensor, normaliser_BW1: Tensor, count: int) -> Candidates:
     """The `count` best of the W×V sums of every source; where there are fewer, the rest is impossible."""
-    if scores_BWV.device.type == "cpu" and scores_BWV.dtype == torch.float32:
-        before_BW = np.ascontiguousarray(total_BW - normaliser_BW1.numpy()[..., 0])
-        return Candidates(*kernels.best_sums(before_BW, scores_BWV.contiguous().numpy(), count))
     before_BW1 = torch.as_tensor(total_BW, device=scores_BWV.device)[..., None] - normaliser_BW1
     sum_BX, vocabulary = (scores_BWV + before_BW1).flatten(1), scores_BWV.shape[2]
     total_BN, place_BN = sum_BX.topk(min(count, sum_BX.shape[1]), dim=1)

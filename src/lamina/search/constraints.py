@@ -1,4 +1,4 @@
-"""What may not be written next: edits of a step's scores, before the best are taken."""
+"""What may not be written next, as edits of a step's scores before the best are taken; the rules are in `rules`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,37 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lamina.model.states import LogProbs
+from lamina.search.rules import FREE, forced_token, repeated_tokens
+from lamina.search.settings import SearchSettings
 from lamina.text.vocabulary import EOS, PAD
 
 Written = NDArray[np.int64]  # (B, W, T): what every row has written so far
+
+
+def constrain(
+    log_probs: LogProbs,
+    written_BWT: Written,
+    settings: SearchSettings,
+    limits_B: Sequence[int],
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> None:
+    """Leave every row only what it may write at its next position."""
+    scores_BWV, position = log_probs.scores_BTV, written_BWT.shape[2]
+    forbid_impossible(scores_BWV, log_probs.normaliser_BT1)
+    forced_B = [
+        forced_token(position, limit, prefix, 0, len(prefix))
+        for limit, prefix in zip(limits_B, prefixes or [()] * len(limits_B), strict=True)
+    ]
+    forced = [(source, token) for source, token in enumerate(forced_B) if token != FREE]
+    chosen = [scores_BWV[source, :, token].clone() for source, token in forced]
+    if position < settings.min_length:
+        scores_BWV[..., EOS] = -torch.inf
+    if settings.no_repeat_ngram:
+        forbid_repeats(scores_BWV, written_BWT, settings.no_repeat_ngram)
+    for (source, token), own_W in zip(forced, chosen, strict=True):
+        scores_BWV[source] = -torch.inf
+        scores_BWV[source, :, token] = own_W
 
 
 def forbid_impossible(scores_BWV: Tensor, normaliser_BW1: Tensor) -> None:
@@ -22,34 +50,10 @@ def forbid_impossible(scores_BWV: Tensor, normaliser_BW1: Tensor) -> None:
         scores_BWV.masked_fill_(scores_BWV.isnan() | normaliser_BW1.isnan(), -torch.inf)
 
 
-def forbid_end(scores_BWV: Tensor) -> None:
-    """Below the minimum length."""
-    scores_BWV[..., EOS] = -torch.inf
-
-
-def force_end(scores_BWV: Tensor, sources: NDArray[np.int64]) -> None:
-    """At the maximum length of these sources."""
-    end_XW = scores_BWV[sources][..., EOS].clone()
-    scores_BWV[sources] = -torch.inf
-    scores_BWV[sources, :, EOS] = end_XW
-
-
-def force_prefix(scores_BWV: Tensor, prefixes: Sequence[Sequence[int]], position: int) -> None:
-    """Sources whose prefix reaches so far continue with its next token."""
-    for source, prefix in enumerate(prefixes):
-        if position < len(prefix):
-            forced_W = scores_BWV[source, :, prefix[position]].clone()
-            scores_BWV[source] = -torch.inf
-            scores_BWV[source, :, prefix[position]] = forced_W
-
-
-def forbid_repeats(scores_BWV: Tensor, written: Written, size: int) -> None:
-    """No n-gram of this size twice in a row's own text (Paulus et al. 2018)."""
-    length = written.shape[2]
-    if length < size:
-        return
-    for source, row in np.ndindex(written.shape[:2]):
-        tokens = written[source, row].tolist()
-        tail = tokens[length - size + 1 :]
-        banned = [tokens[end] for end in range(size - 1, length) if tokens[end - size + 1 : end] == tail]
-        scores_BWV[source, row, banned] = -torch.inf
+def forbid_repeats(scores_BWV: Tensor, written_BWT: Written, size: int) -> None:
+    """No n-gram of this size twice in a row's own text."""
+    length = written_BWT.shape[2]
+    banned = np.zeros(length, np.int64)
+    for source, row in np.ndindex(written_BWT.shape[:2]):
+        count = repeated_tokens(written_BWT[source, row], length, size, banned)
+        scores_BWV[source, row, banned[:count]] = -torch.inf

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lamina.errors import UsageError
-from lamina.search.constraints import forbid_end, forbid_impossible, forbid_repeats, force_end
+from lamina.search.constraints import constrain
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import Stepper
 from lamina.text.vocabulary import EOS, PAD
@@ -52,14 +52,7 @@ def sample(
     for position in count():
         log_probs, state = stepper.step(tokens_R, state)
         scores_BWV = log_probs.scores_BTV
-        forbid_impossible(scores_BWV, log_probs.normaliser_BT1)
-        if position < settings.min_length:
-            forbid_end(scores_BWV)
-        if settings.no_repeat_ngram:
-            forbid_repeats(scores_BWV, written_BWT.numpy(), settings.no_repeat_ngram)
-        full = torch.nonzero(limits_B1[:, 0] == position)[:, 0].numpy()
-        if len(full):
-            force_end(scores_BWV, full)
+        constrain(log_probs, written_BWT.numpy(), settings, limits_B1[:, 0].tolist())
         token_BW = draw(scores_BWV, sampling, generator)
         chosen_BW = scores_BWV.gather(2, token_BW[..., None])[..., 0] - log_probs.normaliser_BT1[..., 0]
         log_prob_BW += chosen_BW.masked_fill(ended_BW.to(chosen_BW.device), 0.0)

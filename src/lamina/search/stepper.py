@@ -32,33 +32,33 @@ class Stepper(Protocol):
 
 
 @dataclass(frozen=True)
-class ModelState:
+class TorchState:
     """A model's memory of its sources and its cache of what has been written."""
 
     memory: SourceMemory
     cache: DecoderCache
 
 
-class ModelStepper:
-    """One model, step by step. Keys and values of a memory are computed once per source, never copied per beam."""
+class TorchStepper:
+    """One model, on any device. Keys and values of a memory are computed once per source, never copied per beam."""
 
     def __init__(self, model: Seq2Seq) -> None:
         self.model = model
 
-    def start(self, source_BS: Tensor, rows: int) -> ModelState:
+    def start(self, source_BS: Tensor, rows: int) -> TorchState:
         """Encode the sources."""
         memory = self.model.remember(source_BS)
-        return ModelState(memory, self.model.start(memory, rows))
+        return TorchState(memory, self.model.start(memory, rows))
 
-    def step(self, tokens_R: Tensor, state: ModelState) -> tuple[LogProbs, ModelState]:
+    def step(self, tokens_R: Tensor, state: TorchState) -> tuple[LogProbs, TorchState]:
         """Read one more token in every row."""
         log_probs, cache = self.model.step(tokens_R, state.memory, state.cache)
-        return log_probs, ModelState(state.memory, cache)
+        return log_probs, TorchState(state.memory, cache)
 
-    def reorder(self, state: ModelState, rows_R: Tensor) -> ModelState:
+    def reorder(self, state: TorchState, rows_R: Tensor) -> TorchState:
         """Map what the cache has per row; the memory has none."""
-        return ModelState(state.memory, state.cache.reorder(rows_R))
+        return TorchState(state.memory, state.cache.reorder(rows_R))
 
-    def keep(self, state: ModelState, sources: Tensor) -> ModelState:
+    def keep(self, state: TorchState, sources: Tensor) -> TorchState:
         """Map memory and cache, which both are by source."""
         return map_tensors(lambda x: x.index_select(0, sources), state)

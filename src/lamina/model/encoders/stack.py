@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -20,9 +18,6 @@ from lamina.model.states import EncoderStates
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
-
-
-QUICK = 32  # positions up to which a quick layer is quicker
 
 
 class StackSettings(EncoderSettings):
@@ -43,8 +38,6 @@ class StackSettings(EncoderSettings):
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each with its residual."""
 
-    quick: Callable[[Tensor, Tensor, tuple[Tensor, ...]], Tensor] | None = None  # in models that only decode
-
     def __init__(self, model: ModelConfig) -> None:
         super().__init__()
         self.attention = Attention(model.d_model, model.heads, model.attention_dropout)
@@ -59,8 +52,6 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_BSD: Tensor, valid_BS: Tensor, *context: Tensor) -> Tensor:
         """(B, S, D) → (B, S, D)."""
-        if self.quick is not None and not torch.is_grad_enabled() and x_BSD.shape[1] <= QUICK:
-            return self.quick(x_BSD, valid_BS, context)
         if self.recompute and self.training:
             return checkpoint(self.compute, x_BSD, valid_BS, *context, use_reentrant=False)
         return self.compute(x_BSD, valid_BS, *context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,8 +19,6 @@ class Head(nn.Module, ABC):
     """
 
     weight_VD: nn.Parameter
-    product: Callable[[Tensor], Tensor] | None = None  # a faster way to E·x without a gradient, in models that decode
-    normaliser: Callable[[Tensor], Tensor] | None = None  # a faster way to log Σ e^logit, in these
     normalised = True  # whether probabilities sum to 1; if not, their perplexity does not compare with others
 
     def remember(self, enc: EncoderStates) -> Any:
@@ -30,15 +27,11 @@ class Head(nn.Module, ABC):
 
     def logits(self, x_BTD: Tensor) -> Tensor:
         """E·x for every position."""
-        if self.product is None or torch.is_grad_enabled():
-            return F.linear(x_BTD, self.weight_VD)
-        return self.product(x_BTD)
+        return F.linear(x_BTD, self.weight_VD)
 
     def softmax(self, x_BTD: Tensor) -> LogProbs:
         """The distribution whose logits are E·x, normalised in at least 32 bits."""
         logits_BTV = self.logits(x_BTD)
-        if self.normaliser is not None and not torch.is_grad_enabled():
-            return LogProbs(logits_BTV, self.normaliser(logits_BTV))
         precise = torch.promote_types(logits_BTV.dtype, torch.float32)
         return LogProbs(logits_BTV, logits_BTV.to(precise).logsumexp(dim=-1, keepdim=True))
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,11 +19,6 @@ class KeysValues:
 
     keys_BHMK: Tensor
     values_BHMK: Tensor
-
-    @cached_property
-    def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The same memory, for loops on a CPU."""
-        return self.keys_BHMK.numpy(), self.values_BHMK.numpy()
 
 
 class PackedLinear(nn.Linear):

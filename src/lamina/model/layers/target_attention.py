@@ -15,9 +15,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys, mask_memory
@@ -31,11 +29,6 @@ class PastKeys:
 
     keys_BHMK: Tensor
     values_BHMK: Tensor
-
-    @cached_property
-    def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The same memory, for loops on a CPU."""
-        return self.keys_BHMK.numpy(), self.values_BHMK.numpy()
 
     def with_room(self, end: int) -> PastKeys:
         """With room for so many keys of each source."""
@@ -100,11 +93,6 @@ class Now:
         """For every head."""
         return self.seen_BWM[:, None].expand(-1, self.heads, -1, -1).contiguous()
 
-    @cached_property
-    def seen(self) -> NDArray[np.float32]:
-        """The same memory, for loops on a CPU."""
-        return self.seen_BWM.numpy()
-
 
 @dataclass(frozen=True)
 class Remembered:
@@ -117,11 +105,6 @@ class Remembered:
     def mask(self) -> Tensor | None:
         """What is real, as attention wants it; None if everything is."""
         return mask_memory(self.valid_BS, self.streams[0].keys_BHMK)
-
-    @cached_property
-    def valid(self) -> NDArray[np.bool_]:
-        """The same memory, for loops on a CPU."""
-        return self.valid_BS.contiguous().numpy()
 
 
 class TargetAttention(nn.Module, ABC):

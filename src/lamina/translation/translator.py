@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
-from lamina.runs import load_run
-from lamina.search.batches import Batch, BatchSearch, pad
-from lamina.search.int8 import quantise, step_ratio
-from lamina.search.products import prepare_for_decoding
 from lamina.search.sampling import SamplingSettings
 from lamina.search.settings import Hypothesis, SearchSettings
-from lamina.search.workers import CoreWorkers
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
+from lamina.translation.backends import SourceBatch, choose_backend, pad
 
-BATCH_SENTENCES, BATCH_TOKENS = 32, 8192  # at most so many sentences, and so many padded source tokens
+BATCH_SENTENCES, BATCH_TOKENS = 32, 8192  # of a batch, at most: sentences, and padded source tokens
 LONGEST = 1024  # source tokens; the rest of a longer line is not read
 WINDOW = 2000  # lines that are sorted by length together
 
@@ -45,13 +39,10 @@ class Translation:
 class Translator:
     """One model, or several of the same vocabulary that write together."""
 
-    def __init__(self, models: Sequence[Seq2Seq], text: TextPipeline, *, in_processes: bool = False) -> None:
+    def __init__(self, models: Sequence[Seq2Seq], text: TextPipeline, *, int8: bool = False) -> None:
         self.models, self.text = list(models), text
-        self.notes: list[str] = []  # what whoever loaded it should know
-        self.search = BatchSearch(self.models)
-        self.device = self.search.device
-        self.in_processes = in_processes and self.device.type == "cpu"  # batches go to copies of this process
-        self.workers: CoreWorkers[Batch, list[list[Hypothesis]]] = CoreWorkers(self.search)
+        self.device = self.models[0].head.weight_VD.device
+        self.backend, self.notes = choose_backend(self.models, int8)  # notes: what whoever loaded it should know
 
     def translate(
         self,
@@ -148,21 +139,23 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         wanted = [number for number, source in enumerate(sources) if not blank(source)]
+        lengths = [len(sources[number]) for number in wanted]
         each = [
             [wanted[place] for place in batch]
-            for batch in batches([len(sources[number]) for number in wanted], batch_sentences)
+            for batch in batches(lengths, batch_sentences, self.backend.batches_at_once)
         ]
         work = [
-            Batch(
+            SourceBatch(
                 [sources[number] for number in numbers],
-                settings,
                 None if prefixes is None else [prefixes[number] for number in numbers],
-                sampling,
             )
             for numbers in each
         ]
-        spread = self.in_processes and sampling is None  # draws follow each other
-        done = self.workers.map(work) if spread else (self.workers.do(batch, generator) for batch in work)
+        if sampling is None:
+            done = self.backend.search(work, settings)
+        else:
+            assert generator is not None
+            done = (self.backend.sample(batch, settings, sampling, generator) for batch in work)
         for numbers, found in zip(each, done, strict=True):
             for number, hypotheses in zip(numbers, found, strict=True):
                 if not hypotheses:
@@ -185,11 +178,8 @@ class Translator:
 
     def _attention(self, source: Sequence[int], tokens: Sequence[int]) -> Tensor:
         """The first model's cross-attention, averaged over heads and streams of its last layer."""
-        model = self.models[0]
-        prefix = [model.start_id, *tokens[:-1]]
-        with torch.inference_mode():
-            layers = model.attention(self._pad([source]), self._pad([prefix]))
-        return torch.stack(layers[-1]).mean(dim=(0, 2))[0].cpu()
+        layers = self.backend.attention(source, [self.models[0].start_id, *tokens[:-1]])
+        return torch.stack(layers[-1]).mean(dim=(0, 1))
 
     def _prefixes(self, lines: Sequence[str], wanted: int) -> list[list[int]]:
         if len(lines) < wanted:
@@ -205,47 +195,18 @@ def blank(source: Sequence[int]) -> bool:
     return len(source) <= 1
 
 
-def batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, the longest first, so many at a time."""
+def batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES, workers: int = 1) -> Iterator[list[int]]:
+    """Numbers of sentences, the longest first, in batches of which every worker has equally many.
+
+    Sentences of like length are together; if there is one batch for each worker, the batches are equally long instead.
+    """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    start = 0
-    while start < len(order):
-        size = max(1, min(sentences, BATCH_TOKENS // max(1, lengths[order[start]])))
-        yield order[start : start + size]
-        start += size
-
-
-def load(
-    run: str | os.PathLike[str],
-    *others: str | os.PathLike[str],
-    checkpoint: str | int = "best",
-    device: str = "auto",
-    threads: int | None = None,
-    int8: bool = False,
-) -> Translator:
-    """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
-    from lamina.training.allocator import keep_pages
-    from lamina.training.distributed import choose_device
-
-    keep_pages()  # a step's logits would be new pages every time
-    if threads is not None:
-        torch.set_num_threads(threads)
-    place = choose_device(device)
-    loaded = [load_run(Path(each), checkpoint) for each in (run, *others)]
-    text = loaded[0].text
-    for other, each in zip(others, loaded[1:], strict=True):
-        if other_vocabulary(text, each.text):
-            raise DataError(f"{other}: its vocabulary is not that of {run}; an ensemble needs one vocabulary.")
-    models = [prepare_for_decoding(each.model.to(place)) for each in loaded]
-    if not int8:
-        return Translator(models, text, in_processes=True)
-    translator = Translator([quantise(model) for model in models], text, in_processes=True)
-    ratio = step_ratio(models[0], translator.models[0])
-    if ratio > 1:
-        translator.notes.append(f"a step in 8 bits takes {ratio:.2f} of the time in 32 here; leave --int8 out.")
-    return translator
-
-
-def other_vocabulary(one: TextPipeline, other: TextPipeline) -> bool:
-    """Whether two pipelines number their subwords differently."""
-    return one.source.vocabulary != other.source.vocabulary or one.target.vocabulary != other.target.vocabulary
+    rounds = max(1, -(-len(order) // (sentences * workers)))
+    shares = [order] if rounds > 1 else [order[first::workers] for first in range(workers)]
+    most = -(-len(order) // (rounds * workers))
+    for share in shares:
+        start = 0
+        while start < len(share):
+            size = max(1, min(most, BATCH_TOKENS // max(1, lengths[share[start]])))
+            yield share[start : start + size]
+            start += size

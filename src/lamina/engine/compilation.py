@@ -1,0 +1,190 @@
+"""Compiles the engine once per machine and keeps the result.
+
+The first use starts a child process that compiles for the best instruction set the CPU reports and runs a self-test
+with it. If the child dies (some virtual machines report instructions that they cannot execute), the next set is tried.
+What was compiled is kept in a folder named by a digest of the CPU, the compilers and the engine's own sources: numba by
+itself does not notice when a module changes that a compiled function imports.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import llvmlite
+import llvmlite.binding as llvm
+import numba
+
+from lamina.engine import host
+from lamina.errors import LaminaError
+from lamina.files import digest, write_text
+
+if TYPE_CHECKING:
+    from lamina.engine.engine import Engine
+    from lamina.model.seq2seq import Seq2Seq
+
+COMPILED = (  # the modules that compiled code is made from
+    *(f"engine/{name}.py" for name in ("host", "vectors", "tuning", "products", "int8", "operations", "machine")),
+    "engine/search.py",
+    "search/rules.py",
+    "text/vocabulary.py",
+)
+READY = "ready.json"  # says which instruction set was compiled for, and the digests of the files
+KEPT = 6  # folders of other machines, versions and settings
+SECONDS = 600  # that a self-test may take
+
+
+class EntryPoints(NamedTuple):
+    """The compiled functions that Python calls: see `search` and `machine`."""
+
+    encode: Any
+    decode: Any
+    execute: Any
+
+
+def make_engine(models: Sequence[Seq2Seq], int8: bool = False) -> Engine:
+    """An engine for one model or an ensemble; modules that it does not know raise `UnsupportedModule`."""
+    ready_folder()  # which chooses the vectors that the following import is made for
+    from lamina.engine.engine import Engine
+
+    return Engine(models, int8)
+
+
+@cache
+def entry_points() -> EntryPoints:
+    """The functions, from disk; they are compiled when they are first called if they are not there."""
+    folder = ready_folder()
+    from lamina.engine import machine, search, vectors
+
+    if host.chosen_set() != vectors.INSTRUCTION_SET:
+        raise RuntimeError("lamina.engine.vectors was imported before an instruction set was chosen.")
+
+    def make(function: Any) -> Any:
+        return numba.njit(error_model="numpy", nogil=True, cache=folder is not None)(function.py_func)
+
+    with numba_cache(folder):
+        return EntryPoints(make(search.encode), make(search.decode), make(machine.execute))
+
+
+@cache
+def ready_folder() -> Path | None:
+    """The folder with compiled functions, after choosing the instruction set by them; None if none can be written."""
+    if os.environ.get(host.CHOICE_VARIABLE):  # a self-test, or somebody who knows
+        given = os.environ.get("LAMINA_ENGINE_CACHE")
+        return Path(given) if given else None
+    place = cache_place()
+    if place is None:
+        return None
+    folder = place / key()
+    with locked(place / f"{folder.name}.lock"):
+        chosen = read_ready(folder)
+        if chosen is None:
+            chosen = compile_in_child(folder)
+            remove_others(place, folder)
+    folder.touch()
+    host.choose(chosen)
+    return folder
+
+
+def compile_in_child(folder: Path) -> str:
+    """Compile for the best set that passes the self-test, and give its name."""
+    for each in host.usable_sets():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        print(f"lamina: compiling the CPU engine for {each.name}; this happens once, in 20 to 30 s …", file=sys.stderr)
+        environment = {**os.environ, host.CHOICE_VARIABLE: each.name, "LAMINA_ENGINE_CACHE": str(folder)}
+        command = [sys.executable, "-m", "lamina.engine.selftest"]
+        child = subprocess.run(command, env=environment, capture_output=True, timeout=SECONDS, check=False)
+        if child.returncode == 0:
+            digests = {str(path.relative_to(folder)): digest(path) for path in sorted(folder.rglob("*.nb?"))}
+            write_text(folder / READY, json.dumps({"instruction_set": each.name, "files": digests}, indent=2))
+            return each.name
+        last = child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        print(f"lamina: {each.name} does not work here (exit {child.returncode}) {' '.join(last)}", file=sys.stderr)
+    raise LaminaError("The CPU engine does not work on this machine; `lamina doctor` says more.")
+
+
+def read_ready(folder: Path) -> str | None:
+    """The instruction set that a folder was compiled for; None unless it is whole."""
+    try:
+        ready = json.loads((folder / READY).read_text(encoding="utf-8"))
+        whole = all(digest(folder / name) == expected for name, expected in ready["files"].items())
+        known = any(each.name == ready["instruction_set"] for each in host.usable_sets())
+        return str(ready["instruction_set"]) if whole and known else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def key() -> str:
+    """A digest of everything that compiled code depends on."""
+    sources = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for name in COMPILED:
+        sources.update((package / name).read_bytes())
+    parts = [
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+        os.environ.get(host.LANES_VARIABLE, ""),
+        numba.__version__,
+        llvmlite.__version__,
+        sysconfig.get_platform(),
+        sys.version,
+        str(package),
+        sources.hexdigest(),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def cache_place() -> Path | None:
+    """Where compiled code is kept: the user's cache folder, else a private temporary one."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    candidates = [Path(tempfile.gettempdir()) / f"lamina-engine-{os.getuid()}"]
+    with suppress(RuntimeError):  # no home
+        candidates.insert(0, (Path(home) if home else Path.home() / ".cache") / "lamina" / "engine")
+    for place in candidates:
+        with suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if place.stat().st_uid == os.getuid() and os.access(place, os.W_OK):
+                return place
+    return None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time compiles; others wait."""
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def numba_cache(folder: Path | None) -> Iterator[None]:
+    """Have numba keep what is declared meanwhile in this folder."""
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder or before)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+def remove_others(place: Path, own: Path) -> None:
+    """Remove the folders that were not used for the longest time."""
+    others = [path for path in place.iterdir() if path.is_dir() and path != own]
+    for path in sorted(others, key=lambda path: -path.stat().st_mtime)[KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            path.with_name(f"{path.name}.lock").unlink()

@@ -1,0 +1,186 @@
+"""A model made ready for decoding on a CPU: packed weights that all threads share, and workspaces that they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lamina.engine.compilation import entry_points
+from lamina.engine.lowering import lower
+from lamina.engine.machine import FIELDS
+from lamina.engine.prepared import Prepared
+from lamina.engine.program import Field, Weight
+from lamina.engine.search import LENGTH, LIMIT, PREFIX_LENGTH, Found, Layout, Options, Sources
+from lamina.engine.tuning import ENCODER_ROWS
+from lamina.engine.workspace import Workspace, allocate
+from lamina.model.seq2seq import Seq2Seq
+from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.text.vocabulary import PAD
+
+Int64 = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+class Forced(NamedTuple):
+    """What a model says of given prefixes."""
+
+    log_probs: Floats  # (B, T, V)
+    recorded: list[Floats]  # of each instruction that was asked for: (B, T, heads, keys)
+
+
+class Engine:
+    """One model, or an ensemble, as a program. Any number of threads may call it at the same time."""
+
+    def __init__(self, models: Sequence[Seq2Seq], int8: bool = False) -> None:
+        self.lowered = lower(models, int8)
+        self.start_id, self.vocabulary = models[0].start_id, models[0].config.target_vocab
+        self.functions = entry_points()
+        program = self.lowered.program
+        self.weights = allocate(program.size)
+        np.concatenate(program.pieces, out=self.weights)
+        program.pieces.clear()
+        self.codes = {name: self._place(getattr(program, name)) for name in ("encoder", "decoder")}
+        self._idle: list[Workspace] = []
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        stop: Int64 | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The finished hypotheses of every source, best first; a source whose `stop` becomes 1 is given up."""
+        batch = describe_sources(sources, settings, prefixes, stop)
+        room = int(batch.table[[LIMIT, PREFIX_LENGTH]].max()) + 1
+        count, beam = len(sources), settings.beam
+        found = Found(
+            np.zeros((count, beam, room), np.int32),
+            np.zeros((count, beam), np.int64),
+            np.zeros((count, beam), np.float32),
+            np.zeros((count, settings.groups), np.int64),
+        )
+        options = Options(
+            beam, settings.groups, float(settings.diversity), settings.min_length, settings.no_repeat_ngram
+        )
+        with self.workspace() as space:
+            layout = self.fit(space, batch, count * beam, room)
+            self.encode(space, batch)
+            self.functions.decode(self.codes["decoder"], space.registers, batch, layout, options, space.rows(), found)
+        return [read_hypotheses(found, source, settings) for source in range(count)]
+
+    def prepare(self, sources: Sequence[Sequence[int]]) -> Prepared:
+        """Encode sources, to run rows through the decoder step by step."""
+        batch = describe_sources(sources, SearchSettings(), None, None)
+        prepared = Prepared(self, batch)
+        if sources:
+            self.fit(prepared.space, batch, 0, 0)
+            self.encode(prepared.space, batch)
+        return prepared
+
+    def forced(
+        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], records: Sequence[int] = ()
+    ) -> Forced:
+        """Read whole prefixes (with the start token) at once, as many as sources and padded to one length."""
+        length = max(map(len, prefixes))
+        prepared, count = self.prepare(sources), len(sources) * length
+        place = prepared.reserve(count)
+        tokens = np.array([[*prefix, *[PAD] * (length - len(prefix))] for prefix in prefixes], np.int64).reshape(-1)
+        recorded = prepared.run(
+            tokens,
+            np.tile(np.arange(length), len(sources)),
+            place,
+            np.arange(len(sources)).repeat(length),
+            place.reshape(len(sources), length).repeat(length, axis=0),
+            records,
+        )
+        scores, normaliser = prepared.distribution(count)
+        log_probs = (scores - normaliser).reshape(len(sources), length, -1)
+        return Forced(log_probs, [each.reshape(len(sources), length, *each.shape[1:]) for each in recorded])
+
+    def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Floats, ...]]:
+        """What every decoder layer attends to in each stream of its memory, (heads, prefix, source)."""
+        readers = self.lowered.readers
+        recorded = iter(self.forced([source], [prefix], [each for layer in readers for each in layer]).recorded)
+        heads, length = self.lowered.heads, len(source)
+        return [tuple(next(recorded)[0, :, :heads, :length].swapaxes(0, 1) for _ in layer) for layer in readers]
+
+    def encode(self, space: Workspace, batch: Sources) -> None:
+        """Run the encoder."""
+        self.functions.encode(self.codes["encoder"], space.registers, space.kinds, batch, space.rows(), ENCODER_ROWS)
+
+    def new_workspace(self) -> Workspace:
+        """Room that belongs to one batch."""
+        return Workspace(self.lowered.program, self.weights, self.codes)
+
+    def fit(self, space: Workspace, batch: Sources, rows: int, room: int) -> Layout:
+        """Make room for a batch with so many rows and written positions, and say where things are."""
+        tokens, longest, lists = len(batch.tokens), int(batch.table[LENGTH].max(initial=1)), rows * room
+        both = tokens + 2 * lists if self.lowered.reads_both else 0
+        encoder_rows = min(tokens, max(ENCODER_ROWS, longest))
+        numbers = tokens + 2 * lists + (lists + rows * longest if both else 0)
+        space.fit(max(rows, encoder_rows), tokens, tokens + lists, longest + room, max(longest, room), numbers)
+        space.numbers[:tokens] = np.arange(tokens)
+        scores, normaliser = self.lowered.distribution
+        score_bytes = 4 * self.lowered.program.widths[scores]
+        return Layout(scores, normaliser, score_bytes, self.start_id, tokens, both)
+
+    @contextmanager
+    def workspace(self) -> Iterator[Workspace]:
+        """A workspace that nobody else uses meanwhile."""
+        try:
+            space = self._idle.pop()
+        except IndexError:
+            space = self.new_workspace()
+        yield space
+        self._idle.append(space)  # after an error it is left behind: who knows what is in it
+
+    def _place(self, instructions: Sequence[tuple[Field, ...]]) -> Int64:
+        """Instructions with addresses instead of offsets into the weights."""
+        base = self.weights.ctypes.data
+        code = np.zeros((len(instructions), FIELDS), np.int64)
+        for number, fields in enumerate(instructions):
+            code[number, : len(fields)] = [
+                base + 4 * each.offset if isinstance(each, Weight) else each for each in fields
+            ]
+        return code
+
+    def __reduce__(self) -> Any:
+        raise TypeError("An engine is full of addresses; make another one where it is needed.")
+
+
+def describe_sources(
+    sources: Sequence[Sequence[int]],
+    settings: SearchSettings,
+    prefixes: Sequence[Sequence[int]] | None,
+    stop: Int64 | None,
+) -> Sources:
+    """Sources and prefixes one after another, as compiled code reads them."""
+    tokens, first, length = join(sources)
+    prefix, prefix_first, prefix_length = join(prefixes if prefixes is not None else [()] * len(sources))
+    limits = np.array([settings.limit(size) for size in length.tolist()], np.int64)
+    flags = np.zeros(len(sources), np.int64) if stop is None else stop
+    return Sources(tokens, prefix, np.stack([first, length, limits, prefix_first, prefix_length]), flags)
+
+
+def join(rows: Sequence[Sequence[int]]) -> tuple[Int64, Int64, Int64]:
+    """All rows one after another, where each begins, and how long it is."""
+    length = np.array([len(row) for row in rows], np.int64)
+    first = np.zeros(len(rows), np.int64)
+    np.cumsum(length[:-1], out=first[1:])
+    flat = [token for row in rows for token in row]
+    return np.array(flat, np.int64), first, length
+
+
+def read_hypotheses(found: Found, source: int, settings: SearchSettings) -> list[Hypothesis]:
+    """One source's, best first."""
+    hypotheses, width = [], settings.beam // settings.groups
+    for group, count in enumerate(found.ended[source].tolist()):
+        for number in range(group * width, group * width + count):
+            length, log_prob = int(found.length[source, number]), float(found.sums[source, number])
+            tokens = found.tokens[source, number, :length].tolist()
+            hypotheses.append(Hypothesis(tokens, log_prob, log_prob / length**settings.lenpen))
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)

@@ -1,0 +1,172 @@
+"""Bridges: each projects keys and values for a decoder layer as soon as the encoder has made what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from lamina.engine import machine
+from lamina.engine.lowering.parts import Parts, columns, expect, whole_bytes
+from lamina.engine.products import ADD, STORE
+from lamina.engine.program import numbers
+from lamina.model.bridges.aggregation import Aggregate, AggregationBridge
+from lamina.model.bridges.blocks import BlocksBridge
+from lamina.model.bridges.collaborative import CollaborativeBridge
+from lamina.model.bridges.fine_grained import FineGrainedBridge
+from lamina.model.bridges.layerwise import LayerwiseBridge
+from lamina.model.bridges.top import TopBridge
+from lamina.model.bridges.transparent import TransparentBridge
+
+Remember = Callable[[int, int, int], None]  # decoder layer, stream, the register of its memory
+
+
+class BridgeLowering:
+    """What a bridge does with the encoder's states; `remember` projects and keeps a memory."""
+
+    def __init__(self, parts: Parts, bridge: Any, decoder_layers: int, remember: Remember) -> None:
+        self.parts, self.bridge, self.remember = parts, bridge, remember
+        self.decoder_layers = decoder_layers
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Registers of its own."""
+
+    def see_embedding(self, embedded: int, surface: int | None) -> None:
+        """The encoder's input, and the same without positions where somebody reads it."""
+
+    def see_layer(self, index: int, register: int) -> None:
+        """The raw output of an encoder layer."""
+
+    def see_context(self, index: int, register: int) -> None:
+        """A context of `msc`."""
+
+    def finish(self, top: int) -> None:
+        """The encoder's final states."""
+
+    def remember_normed(self, layer: int, stream: int, register: int, norm: nn.Module) -> None:
+        """A memory behind a norm."""
+        self.remember(layer, stream, self.parts.norm_into(self.parts.normed, register, norm))
+
+
+class TopLowering(BridgeLowering):
+    """Every decoder layer reads the final states."""
+
+    def finish(self, top: int) -> None:
+        for layer in range(self.decoder_layers):
+            self.remember(layer, 0, top)
+
+
+class LayerwiseLowering(BridgeLowering):
+    """Decoder layer j reads encoder layer j."""
+
+    def see_layer(self, index: int, register: int) -> None:
+        if not (self.bridge.last_is_top and index == self.decoder_layers - 1):
+            self.remember_normed(index, 0, register, self.bridge.norms[index])
+
+    def finish(self, top: int) -> None:
+        if self.bridge.last_is_top:
+            self.remember_normed(self.decoder_layers - 1, 0, top, self.bridge.norms[-1])
+
+
+class BlocksLowering(BridgeLowering):
+    """Decoder layer n reads the output of encoder block n."""
+
+    def see_layer(self, index: int, register: int) -> None:
+        if index in self.bridge.ends:
+            block = self.bridge.ends.index(index)
+            self.remember_normed(block, 0, register, self.bridge.norms[block])
+
+
+class CollaborativeLowering(BridgeLowering):
+    """Decoder layer n reads block n and the context up to it."""
+
+    def see_layer(self, index: int, register: int) -> None:
+        if index in self.bridge.ends:
+            block = self.bridge.ends.index(index)
+            self.remember_normed(block, 0, register, self.bridge.block_norms[block])
+
+    def see_context(self, index: int, register: int) -> None:
+        self.remember_normed(index, 1, register, self.bridge.context_norms[index])
+
+
+class TransparentLowering(BridgeLowering):
+    """Decoder layer j reads its own mix of all encoder layers; mixes grow as the layers come."""
+
+    def prepare(self) -> None:
+        weights = numbers(self.bridge.weights())
+        width = self.parts.d_model
+        self.weights = weights.reshape(*weights.shape[:2], -1)  # (J, columns, 1 or D)
+        self.mixes = [self.parts.program.register(width) for _ in range(self.decoder_layers)]
+        self.seen = 0
+
+    def see_embedding(self, embedded: int, surface: int | None) -> None:
+        if self.bridge.embedding is not None:
+            chosen = embedded if self.bridge.embedding == "input" else surface
+            assert chosen is not None
+            self.mix(self.parts.norm_into(self.parts.normed, chosen, self.bridge.embedding_norm))
+
+    def see_layer(self, index: int, register: int) -> None:
+        self.mix(register)
+
+    def mix(self, register: int) -> None:
+        """Add the next column to every decoder layer's mix."""
+        for layer, to in enumerate(self.mixes):
+            weight = self.weights[layer, self.seen]
+            self.parts.program.mix(to, register, weight, self.parts.d_model, accumulate=self.seen > 0)
+        self.seen += 1
+
+    def finish(self, top: int) -> None:
+        for layer, register in enumerate(self.mixes):
+            self.remember_normed(layer, 0, register, self.bridge.norm)
+
+
+class AggregationLowering(BridgeLowering):
+    """Every decoder layer reads the last of a chain of merges."""
+
+    def prepare(self) -> None:
+        program, width = self.parts.program, self.parts.d_model
+        self.merged, self.gate, self.total = (program.register(width) for _ in range(3))
+        self.waiting: list[int] = []
+        self.kept = [program.register(width) for _ in range(self.bridge.stride)]
+        self.merges = list(self.bridge.merges)
+
+    def see_layer(self, index: int, register: int) -> None:
+        program, width, stride = self.parts.program, self.parts.d_model, self.bridge.stride
+        if stride == 1 and index == 0:
+            program.copy(self.merged, register, width)
+            return
+        program.copy(self.kept[len(self.waiting)], register, width)
+        self.waiting.append(self.kept[len(self.waiting)])
+        if len(self.waiting) == stride:
+            before = [self.merged] if index >= stride else []
+            self.merge(expect(self.merges.pop(0), Aggregate), [*self.waiting, *before])
+            self.waiting.clear()
+
+    def merge(self, aggregate: Aggregate, inputs: list[int]) -> None:
+        """AGG = LN(W2·σ(W1·[x1;…;xk]) + Σ xi)."""
+        program, width = self.parts.program, self.parts.d_model
+        hidden = expect(aggregate.hidden, nn.Linear)
+        for number, register in enumerate(inputs):
+            bias, mode = (hidden.bias, STORE) if number == 0 else (None, ADD)
+            program.product(self.gate, register, columns(hidden.weight, number, width), bias, mode)
+            program.mix(self.total, register, 1.0, width, accumulate=number > 0)
+        program.emit(machine.SIGMOID, self.gate, self.gate, 0, whole_bytes(width))
+        self.parts.linear(self.total, self.gate, aggregate.out, ADD)
+        program.norm(self.merged, self.total, expect(aggregate.norm, nn.LayerNorm))
+
+    def finish(self, top: int) -> None:
+        for layer in range(self.decoder_layers):
+            self.remember(layer, 0, self.merged)
+
+
+BRIDGES: dict[type[nn.Module], type[BridgeLowering]] = {
+    TopBridge: TopLowering,
+    LayerwiseBridge: LayerwiseLowering,
+    BlocksBridge: BlocksLowering,
+    CollaborativeBridge: CollaborativeLowering,
+    TransparentBridge: TransparentLowering,
+    FineGrainedBridge: TransparentLowering,
+    AggregationBridge: AggregationLowering,
+}

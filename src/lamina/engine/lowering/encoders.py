@@ -1,0 +1,174 @@
+"""Encoders: `stack` and `dlcl` (one class, two wirings), and `msc`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from torch import nn
+
+from lamina.engine import machine
+from lamina.engine.lowering.parts import Parts, choose, columns, expect, whole_bytes
+from lamina.engine.machine import OWN
+from lamina.engine.products import ADD, RELU, STORE, padded
+from lamina.engine.program import Floats
+from lamina.engine.vectors import LANES
+from lamina.model.blocks import block_ends
+from lamina.model.encoders.msc import FfnCell, GruCell, MscEncoder, MscLayer
+from lamina.model.encoders.stack import EncoderLayer, StackEncoder
+from lamina.model.layers.dlcl import DlclWiring
+from lamina.model.layers.fusion import AddedFusion, GatedFusion
+from lamina.model.layers.residuals import ResidualWiring, Wiring
+
+
+class Watcher(Protocol):
+    """A bridge sees what an encoder makes at the moment it is there; the register is used again afterwards."""
+
+    def see_layer(self, index: int, register: int) -> None:
+        """The raw output of layer `index`."""
+
+    def see_context(self, index: int, register: int) -> None:
+        """C^{index+1}, from `msc`."""
+
+
+def lower_stack(parts: Parts, encoder: StackEncoder, watcher: Watcher) -> None:
+    """Layers on top of each other."""
+
+    def layer(index: int) -> None:
+        lower_layer(parts, expect(encoder.layers[index], EncoderLayer), None)
+
+    run_stack(parts, encoder.wiring, len(encoder.layers), layer, watcher.see_layer)
+
+
+def run_stack(
+    parts: Parts, wiring: Wiring, count: int, layer: Callable[[int], None], see: Callable[[int, int], None]
+) -> None:
+    """Layers that read what the wiring gives them; each changes `x` in place, and the result is in `x`."""
+    dense = choose(WIRINGS, wiring)
+    kept: list[int] = []
+    for index in range(count):
+        if dense:
+            keep_output(parts, wiring, kept)
+            combine(parts, wiring, kept)
+        layer(index)
+        see(index, parts.x)
+    if dense:
+        keep_output(parts, wiring, kept)
+        combine(parts, wiring, kept)
+
+
+WIRINGS: dict[type[nn.Module], bool] = {ResidualWiring: False, DlclWiring: True}
+
+
+def keep_output(parts: Parts, wiring: Wiring, kept: list[int]) -> None:
+    """What layers above will see of `x`."""
+    assert isinstance(wiring, DlclWiring)
+    index, register = len(kept), parts.program.register(parts.d_model)
+    if wiring.pre and 0 < index <= len(wiring.norms):
+        parts.program.norm(register, parts.x, expect(wiring.norms[index - 1], nn.LayerNorm))
+    else:
+        parts.program.copy(register, parts.x, parts.d_model)
+    kept.append(register)
+
+
+def combine(parts: Parts, wiring: Wiring, kept: list[int]) -> None:
+    """`x` = the learned combination of everything below."""
+    assert isinstance(wiring, DlclWiring)
+    if len(kept) > len(wiring.rows):
+        parts.program.copy(parts.x, kept[-1], parts.d_model)
+        return
+    weights = wiring.rows[len(kept) - 1].tolist()
+    for number, (register, weight) in enumerate(zip(kept, weights, strict=True)):
+        parts.program.mix(parts.x, register, weight, parts.d_model, accumulate=number > 0)
+    if not wiring.pre and len(kept) > 1:
+        parts.program.norm(parts.x, parts.x, expect(wiring.norms[len(kept) - 2], nn.LayerNorm))
+
+
+def lower_layer(parts: Parts, layer: EncoderLayer, context: int | None) -> None:
+    """Self-attention, fused with attention to a context if there is one, and feed-forward."""
+    entered = parts.enter(layer.attention_residual)
+    if context is None:
+        parts.self_attention(parts.x, entered, layer.attention)
+    else:
+        assert isinstance(layer, MscLayer)
+        attention = layer.context_attention
+        query, _ = parts.attention_registers(parts.layout(attention))
+        parts.self_attention(parts.one, entered, layer.attention, STORE)
+        parts.project(query, entered, attention, 0, 1)
+        parts.project(query, context, attention, 1, 3, offset=1)
+        parts.attention_output(parts.other, parts.attend(query, query, attention, OWN, 1), attention, STORE)
+        fuse(parts, layer.fusion)
+    parts.leave(layer.attention_residual)
+    parts.feed_forward(parts.x, parts.enter(layer.feed_forward_residual), layer.feed_forward)
+    parts.leave(layer.feed_forward_residual)
+
+
+def fuse(parts: Parts, fusion: nn.Module) -> None:
+    """`x` += what the fusion makes of `one` (attended) and `other` (context)."""
+    choose(FUSIONS, fusion)(parts, fusion)
+
+
+def fuse_by_gate(parts: Parts, fusion: GatedFusion) -> None:
+    """g = σ(W1·A + W2·K + b), x += g⊙A + (1−g)⊙K."""
+    parts.linear(parts.gated, parts.one, fusion.from_attended)
+    parts.linear(parts.gated, parts.other, fusion.from_context, ADD)
+    parts.gate(parts.one, parts.gated, parts.one, parts.other, parts.d_model)
+    parts.program.add(parts.x, parts.one, parts.d_model)
+
+
+def fuse_by_addition(parts: Parts, fusion: AddedFusion) -> None:
+    """x += A + K."""
+    parts.program.add(parts.x, parts.one, parts.d_model)
+    parts.program.add(parts.x, parts.other, parts.d_model)
+
+
+FUSIONS: dict[type[nn.Module], Callable[..., None]] = {GatedFusion: fuse_by_gate, AddedFusion: fuse_by_addition}
+
+
+def lower_msc(parts: Parts, encoder: MscEncoder, watcher: Watcher) -> None:
+    """Blocks of layers that attend to a context running over depth."""
+    program, width = parts.program, parts.d_model
+    context, normed = program.register(width), program.register(width)
+    program.copy(context, parts.x, width)
+    index = 0
+    for block, end in enumerate(block_ends(encoder.sizes)):
+        read = None
+        for norm in encoder.context_norms[block : block + 1]:
+            read = parts.norm_into(normed, context, norm)
+        kind = EncoderLayer if read is None else MscLayer
+        for layer in encoder.layers[index : end + 1]:
+            lower_layer(parts, expect(layer, kind), read)
+            watcher.see_layer(index, parts.x)
+            index += 1
+        if block < encoder.cells:
+            choose(CELLS, encoder.cell)(parts, encoder.cell, context)
+            watcher.see_context(block, context)
+
+
+def lower_gru_cell(parts: Parts, cell: GruCell, context: int) -> None:
+    """C^n = GRU(state = C^{n-1}, input = B^n)."""
+    width, program = parts.d_model, parts.program
+    section = padded(width, LANES)
+    inputs, states = parts.wide_registers(3 * section)
+
+    def split(array: Floats) -> Floats:
+        parts_of = np.zeros((3, section, *array.shape[1:]), np.float32)
+        parts_of[:, :width] = array.reshape(3, width, *array.shape[1:])
+        return parts_of.reshape(3 * section, *array.shape[1:])
+
+    program.product(inputs, parts.x, cell.weight_ih, cell.bias_ih, layout=split)
+    program.product(states, context, cell.weight_hh, cell.bias_hh, layout=split)
+    program.emit(machine.GRU, context, inputs, states, whole_bytes(width), context)
+
+
+def lower_ffn_cell(parts: Parts, cell: FfnCell, context: int) -> None:
+    """C^n = W2·relu(W1·[C^{n-1};B^n])."""
+    rise, width = expect(cell.rise, nn.Linear), parts.d_model
+    parts.program.product(parts.hidden, context, columns(rise.weight, 0, width), rise.bias)
+    parts.program.product(parts.hidden, parts.x, columns(rise.weight, 1, width), None, ADD | RELU)
+    parts.linear(context, parts.hidden, cell.fall)
+
+
+CELLS: dict[type[nn.Module], Callable[..., None]] = {GruCell: lower_gru_cell, FfnCell: lower_ffn_cell}
+ENCODERS: dict[type[nn.Module], Callable[..., None]] = {StackEncoder: lower_stack, MscEncoder: lower_msc}

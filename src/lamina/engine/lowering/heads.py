@@ -1,0 +1,131 @@
+"""Heads: scores of the whole vocabulary and what to subtract from them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor, nn
+
+from lamina.engine import machine
+from lamina.engine.lowering.parts import Parts, columns, expect, whole_bytes
+from lamina.engine.machine import SOURCE
+from lamina.engine.products import ADD, STORE
+from lamina.engine.search import SOURCE_TOKEN
+from lamina.model.heads.softmax import SoftmaxHead
+from lamina.model.heads.surface import SurfaceHead
+from lamina.model.heads.surface_readers import AttentionReader, PooledReader
+
+
+class Distribution(NamedTuple):
+    """log p = scores − normaliser, in two registers."""
+
+    scores: int
+    normaliser: int
+
+
+def lower_softmax(parts: Parts, features: int, weight_VD: Tensor) -> Distribution:
+    """Scores E·u, and log Σ e^score."""
+    program = parts.program
+    scores, normaliser = program.register(len(weight_VD)), program.register(1)
+    program.product(scores, features, weight_VD, None, hide_padding=True)
+    program.emit(machine.LOG_SUM_EXP, normaliser, scores, 0, 4 * program.widths[scores])
+    return Distribution(scores, normaliser)
+
+
+class HeadLowering:
+    """The Transformer's own head; it reads the decoder's features and nothing else."""
+
+    reads_surface = False
+
+    def __init__(self, parts: Parts, head: Any) -> None:
+        self.parts, self.head = parts, head
+
+    def remember(self, top: int, surface: int | None) -> None:
+        """What to keep of a source."""
+
+    def see_layer(self, index: int, register: int) -> None:
+        """A decoder layer's raw output."""
+
+    def lower(self, features: int) -> Distribution:
+        """The distribution of every row."""
+        return lower_softmax(self.parts, features, self.head.weight_VD)
+
+
+class SurfaceLowering(HeadLowering):
+    """SurfaceFusion in all its modes."""
+
+    reads_surface = True
+
+    def __init__(self, parts: Parts, head: SurfaceHead) -> None:
+        super().__init__(parts, head)
+        program, width = parts.program, parts.d_model
+        self.query, self.target, self.source = (program.register(width) for _ in range(3))
+        if type(head.reader) is AttentionReader:
+            section = parts.layout(head.reader.attention).section
+            self.memory = program.register(2 * section, SOURCE_TOKEN)
+        else:
+            expect(head.reader, PooledReader)
+            self.memory = program.register(width, SOURCE_TOKEN)
+
+    def remember(self, top: int, surface: int | None) -> None:
+        assert surface is not None
+        reader = self.head.reader
+        if type(reader) is AttentionReader:
+            self.parts.project(self.memory, top, reader.attention, 1, 2)
+            self.parts.project(self.memory, surface, reader.attention, 2, 3, offset=1)
+        else:
+            size, mean = whole_bytes(self.parts.d_model), int(reader.pool == "mean")
+            self.parts.program.emit(machine.POOL, self.memory, surface, reader.from_id or 0, size, mean)
+
+    def see_layer(self, index: int, register: int) -> None:
+        if index == self.head.layer:
+            self.parts.program.copy(self.query, register, self.parts.d_model)
+
+    def lower(self, features: int) -> Distribution:
+        parts, head, width = self.parts, self.head, self.parts.d_model
+        program = parts.program
+        program.copy(self.target, features, width)
+        if type(head.reader) is AttentionReader:
+            parts.read(self.source, self.query, head.reader.attention, self.memory, SOURCE, STORE)
+        else:
+            program.emit(machine.SPREAD, self.source, self.memory, 0, whole_bytes(width))
+        target, source = self._side(self.target, head.target_linear), self._side(self.source, head.source_linear)
+        if head.soft:
+            program.mix(self.query, target, 1.0, width)
+            program.mix(self.query, source, head.tau, width, accumulate=True)
+            return lower_softmax(parts, self.query, head.weight_VD)
+        gate = self._gate(target, source)
+        if not head.two_softmaxes:
+            program.emit(machine.BLEND, self.query, target, source, whole_bytes(width), gate)
+            return lower_softmax(parts, self.query, head.weight_VD)
+        one, other = (lower_softmax(parts, side, head.weight_VD) for side in (target, source))
+        size = 4 * program.widths[one.scores]
+        program.emit(machine.BLEND, one.scores, one.scores, other.scores, size, gate)
+        program.emit(machine.BLEND, one.normaliser, one.normaliser, other.normaliser, whole_bytes(1), gate)
+        return one
+
+    def _side(self, register: int, linear: nn.Module) -> int:
+        """One side behind the shared feed-forward network and its own linear map, where there are such."""
+        parts = self.parts
+        if self.head.feed_forward is not None:
+            parts.feed_forward(register, register, self.head.feed_forward)
+        if type(linear) is nn.Identity:
+            return register
+        mapped = parts.program.register(parts.d_model)
+        parts.linear(mapped, register, linear)
+        return mapped
+
+    def _gate(self, target: int, source: int) -> int:
+        """λ: a constant, or σ(w·[u;r])."""
+        program, width = self.parts.program, self.parts.d_model
+        if self.head.constant_gate is not None:
+            return program.fixed_register(np.array([self.head.constant_gate], np.float32))
+        gate, weight = program.register(1), self.head.gate_weight
+        program.product(gate, target, columns(weight, 0, width), None)
+        program.product(gate, source, columns(weight, 1, width), None, ADD)
+        program.emit(machine.SIGMOID, gate, gate, 0, whole_bytes(1))
+        return gate
+
+
+HEADS: dict[type[nn.Module], type[HeadLowering]] = {SoftmaxHead: HeadLowering, SurfaceHead: SurfaceLowering}

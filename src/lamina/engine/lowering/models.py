@@ -1,0 +1,109 @@
+"""Whole models, and ensembles of them: one program for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from lamina.engine import machine
+from lamina.engine.lowering.bridges import BRIDGES
+from lamina.engine.lowering.decoder import DecoderLowering
+from lamina.engine.lowering.encoders import ENCODERS
+from lamina.engine.lowering.heads import HEADS, Distribution
+from lamina.engine.lowering.parts import Parts, UnsupportedModule, choose, expect, whole_bytes
+from lamina.engine.products import padded
+from lamina.engine.program import Program, numbers
+from lamina.engine.vectors import LANES
+from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, TokenEmbedding
+from lamina.model.layers.positions import Positions
+from lamina.model.seq2seq import Seq2Seq
+
+
+@dataclass(frozen=True)
+class LoweredModel:
+    """A program, and where its results are."""
+
+    program: Program
+    distribution: Distribution
+    reads_both: bool
+    heads: int  # of the first model's attention
+    readers: tuple[tuple[int, ...], ...]  # of the first model: by decoder layer, the instructions that read its memory
+
+
+def lower(models: Sequence[Seq2Seq], int8: bool = False) -> LoweredModel:
+    """The program of one model, or of several whose probabilities are averaged."""
+    program = Program(int8)
+    each = [_lower_one(program, model) for model in models]
+    distributions = [distribution for distribution, _ in each]
+    return LoweredModel(
+        program,
+        _average(program, distributions),
+        any(decoder.reads_both for _, decoder in each),
+        models[0].config.heads,
+        _find_readers(program, each[0][1]),
+    )
+
+
+def _lower_one(program: Program, model: Seq2Seq) -> tuple[Distribution, DecoderLowering]:
+    expect(model, Seq2Seq)
+    if any(parameter.dtype != torch.float32 or parameter.device.type != "cpu" for parameter in model.parameters()):
+        raise UnsupportedModule("weights that are not 32-bit floats on a CPU")
+    width = model.config.d_model
+    parts = Parts(program, width, model.config.ffn_size)
+    head = choose(HEADS, model.head)(parts, model.head)
+    decoder = DecoderLowering(parts, model.decoder)
+    bridge = choose(BRIDGES, model.bridge)(parts, model.bridge, len(model.decoder.layers), decoder.remember)
+    program.begin_encoder()
+    source, target = expect(model.source_embedding, SourceEmbedding), expect(model.target_embedding, TargetEmbedding)
+    positions = program.position_register(width, expect(source.positions, Positions))
+    surface = None
+    if head.reads_surface or getattr(model.bridge, "embedding", None) == "surface":
+        surface = program.register(width)
+        _embed(program, surface, source.tokens, width, positions if source.surface_positions else -1)
+    _embed(program, parts.x, source.tokens, width, positions)
+    bridge.see_embedding(parts.x, surface)
+    choose(ENCODERS, model.encoder)(parts, model.encoder, bridge)
+    final = program.register(width)
+    top = parts.norm_into(final, parts.x, cast("nn.Module", model.encoder.final_norm))
+    bridge.finish(top)
+    head.remember(top, surface)
+    program.begin_decoder()
+    _embed(program, parts.x, target.tokens, width, positions)
+    return head.lower(decoder.lower(head.see_layer)), decoder
+
+
+def _embed(program: Program, dst: int, tokens: TokenEmbedding, width: int, positions: int) -> None:
+    weight = expect(tokens, TokenEmbedding).weight
+
+    def table() -> tuple[NDArray[np.float32]]:
+        rows = np.zeros((len(weight), padded(width, LANES)), np.float32)
+        rows[:, :width] = numbers(weight)
+        return (rows,)
+
+    (place,) = program.once(("table", weight.data_ptr()), table)
+    program.emit(machine.EMBED, dst, 0, place, whole_bytes(width), program.scalar(math.sqrt(width)), positions)
+
+
+def _average(program: Program, each: Sequence[Distribution]) -> Distribution:
+    """log((p_1 + … + p_n) / n); log n is what is subtracted in the end."""
+    if len(each) == 1:
+        return each[0]
+    scores, size = program.register(program.widths[each[0].scores]), 4 * program.widths[each[0].scores]
+    for number, own in enumerate(each):
+        program.emit(machine.LOG_ADD, scores, own.scores, own.normaliser, size, int(number > 0))
+    return Distribution(scores, program.fixed_register(np.array([math.log(len(each))], np.float32)))
+
+
+def _find_readers(program: Program, decoder: DecoderLowering) -> tuple[tuple[int, ...], ...]:
+    reading = {}
+    for number, instruction in enumerate(program.decoder):
+        if instruction[0] == machine.ATTEND:
+            reading[instruction[3]] = number
+    return tuple(tuple(reading[memory] for memory in memories) for memories in decoder.memories)

@@ -1,0 +1,173 @@
+"""What encoders, bridges, decoder and heads are made of: residuals, feed-forward networks, attention."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import numpy as np
+from torch import Tensor, nn
+
+from lamina.engine import machine
+from lamina.engine.machine import OWN
+from lamina.engine.products import ADD, PANEL, RELU, STORE, padded
+from lamina.engine.program import Floats, Program
+from lamina.engine.vectors import LANES
+from lamina.model.layers.attention import Attention, PackedLinear
+from lamina.model.layers.feedforward import FeedForward
+from lamina.model.layers.residuals import Residual
+
+Module = TypeVar("Module", bound=nn.Module)
+Entry = TypeVar("Entry")
+
+
+class UnsupportedModule(Exception):  # a fact, not a failure: torch takes over
+    """A module that the engine has no instructions for."""
+
+
+def expect(module: nn.Module, kind: type[Module]) -> Module:
+    """A module of exactly this type."""
+    if type(module) is not kind:
+        raise UnsupportedModule(type(module).__name__)
+    return module
+
+
+def choose(table: dict[type[nn.Module], Entry], module: nn.Module) -> Entry:
+    """The entry for a module's exact type."""
+    if type(module) not in table:
+        raise UnsupportedModule(type(module).__name__)
+    return table[type(module)]
+
+
+class HeadLayout:
+    """Heads side by side, each padded to whole vectors."""
+
+    def __init__(self, heads: int, d_model: int) -> None:
+        self.heads, self.size = heads, d_model // heads
+        self.padded_size = padded(self.size, LANES)
+        self.width = heads * self.padded_size  # of queries, keys, values each
+        self.section = padded(self.width, PANEL)  # and from one of them to the next
+
+    def rows(self, array: Floats) -> Floats:
+        """(parts·heads·size, …) → (parts·section, …), with zeros in the padding."""
+        split = array.reshape(-1, self.heads, self.size, *array.shape[1:])
+        spread = np.zeros((len(split), self.heads, self.padded_size, *array.shape[1:]), np.float32)
+        spread[:, :, : self.size] = split
+        parts = np.zeros((len(split), self.section, *array.shape[1:]), np.float32)
+        parts[:, : self.width] = spread.reshape(len(split), self.width, *array.shape[1:])
+        return parts.reshape(-1, *array.shape[1:])
+
+
+class Parts:
+    """Writes instructions for one model; `x` holds the state that passes from layer to layer."""
+
+    def __init__(self, program: Program, d_model: int, ffn_size: int) -> None:
+        self.program, self.d_model = program, d_model
+        self.x, self.normed = program.register(d_model), program.register(d_model)
+        self.hidden = program.register(ffn_size)
+        self.one, self.other, self.gated = (program.register(d_model) for _ in range(3))
+        self._pairs: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def attention_registers(self, layout: HeadLayout) -> tuple[int, int]:
+        """Registers for queries, keys and values, and for what was attended to."""
+        return self._pair("attention", 3 * layout.section, layout.section)
+
+    def wide_registers(self, width: int) -> tuple[int, int]:
+        """Two registers for something other than a state."""
+        return self._pair("wide", width, width)
+
+    def _pair(self, name: str, one: int, other: int) -> tuple[int, int]:
+        if (name, one) not in self._pairs:
+            self._pairs[name, one] = self.program.register(one), self.program.register(other)
+        return self._pairs[name, one]
+
+    def layout(self, attention: Attention) -> HeadLayout:
+        """How an attention's heads are laid out."""
+        expect(attention, Attention)
+        return HeadLayout(attention.heads, self.d_model)
+
+    # residuals
+
+    def enter(self, residual: Residual) -> int:
+        """The register that a sublayer reads."""
+        if not expect(residual, Residual).pre:
+            return self.x
+        self.program.norm(self.normed, self.x, expect(residual.norm, nn.LayerNorm))
+        return self.normed
+
+    def leave(self, residual: Residual) -> None:
+        """After a sublayer's result was added to `x`."""
+        if not residual.pre:
+            self.program.norm(self.x, self.x, expect(residual.norm, nn.LayerNorm))
+
+    def norm_into(self, dst: int, src: int, norm: nn.Module) -> int:
+        """Where the normed state is: `dst`, or `src` as it is if the norm is none."""
+        if type(norm) is nn.Identity:
+            return src
+        self.program.norm(dst, src, expect(norm, nn.LayerNorm))
+        return dst
+
+    # feed-forward networks and linear maps
+
+    def linear(self, dst: int, src: int, linear: nn.Module, mode: int = STORE) -> None:
+        """[dst] = W·[src] + b."""
+        known = expect(linear, nn.Linear)
+        self.program.product(dst, src, known.weight, known.bias, mode)
+
+    def feed_forward(self, dst: int, src: int, network: FeedForward, mode: int = ADD) -> None:
+        """[dst] += W2·relu(W1·[src])."""
+        expect(network, FeedForward)
+        self.linear(self.hidden, src, network.rise, RELU)
+        self.linear(dst, self.hidden, network.fall, mode)
+
+    # attention
+
+    def project(self, dst: int, src: int, attention: Attention, first: int, last: int, offset: int = 0) -> None:
+        """Projections `first` up to `last` of (query, key, value), side by side from a section of [dst] on."""
+        qkv, layout = expect(attention.qkv, PackedLinear), self.layout(attention)
+        chosen = slice(first * self.d_model, last * self.d_model)
+        weight, bias = qkv.weight[chosen], qkv.bias[chosen]
+        self.program.product(dst, src, weight, bias, STORE, offset * layout.section, layout.rows)
+
+    def attend(self, query: int, store: int, attention: Attention, view: int, first: int) -> int:
+        """Attend from a query (section 0) to keys and values in sections `first` and `first` + 1 of a store."""
+        layout = self.layout(attention)
+        _, attended = self.attention_registers(layout)
+        keys, size = 4 * first * layout.section, 4 * layout.padded_size
+        scale = self.program.scalar(1 / math.sqrt(layout.size))
+        fields = (store, keys, keys + 4 * layout.section, view, layout.heads, 0, size, scale)
+        self.program.emit(machine.ATTEND, attended, query, *fields)
+        return attended
+
+    def attention_output(self, dst: int, src: int, attention: Attention, mode: int) -> None:
+        """[dst] (+)= Wo·[src]."""
+        out, layout = expect(attention.out, nn.Linear), self.layout(attention)
+        self.program.product(dst, src, out.weight, out.bias, mode, inputs=layout.rows)
+
+    def self_attention(self, dst: int, src: int, attention: Attention, mode: int = ADD) -> None:
+        """[dst] (+)= attention from every row to its own sequence, all at once (the encoder's)."""
+        qkv, _ = self.attention_registers(self.layout(attention))
+        self.project(qkv, src, attention, 0, 3)
+        self.attention_output(dst, self.attend(qkv, qkv, attention, OWN, 1), attention, mode)
+
+    def read(self, dst: int, src: int, attention: Attention, store: int, view: int, mode: int) -> None:
+        """[dst] (+)= attention to keys and values that are kept in a store."""
+        query, _ = self.attention_registers(self.layout(attention))
+        self.project(query, src, attention, 0, 1)
+        self.attention_output(dst, self.attend(query, store, attention, view, 0), attention, mode)
+
+    # gates
+
+    def gate(self, dst: int, gate: int, one: int, other: int, width: int) -> None:
+        """[dst] = [other] + σ([gate]) ⊙ ([one] − [other])."""
+        self.program.emit(machine.GATE, dst, gate, one, whole_bytes(width), other)
+
+
+def whole_bytes(width: int) -> int:
+    """Bytes of so many floats in whole vectors."""
+    return 4 * padded(width, LANES)
+
+
+def columns(weight: Tensor, part: int, width: int) -> Tensor:
+    """The columns of a matrix that read the `part`-th of several inputs side by side."""
+    return weight[:, part * width : (part + 1) * width]

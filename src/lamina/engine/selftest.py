@@ -1,0 +1,52 @@
+"""`python -m lamina.engine.selftest`: decode with small models by engine and by torch; exits with 0 if they agree.
+
+Run by `compilation` in a process of its own, since an instruction that the CPU cannot execute kills it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from lamina.engine.engine import Engine
+from lamina.engine.vectors import LANES
+from lamina.model.build import build
+
+TOLERANCE, INT8_TOLERANCE = 1e-3, 0.5  # of log p
+SOURCES = [[5, 9, 17, 8, 6, 2], [12, 2], [7, 7, 21, 2]]
+
+
+def worst_difference(system: str, int8: bool) -> float:
+    """Between log p by engine and by torch, of the hypotheses that the engine finds."""
+    from lamina.search.settings import SearchSettings
+
+    torch.manual_seed(1)
+    sizes = {"d_model": 2 * LANES, "ffn_size": 40, "heads": 2, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
+    model = build(system, size="tiny", vocab_size=50, **sizes).eval()
+    found = Engine([model], int8).search(SOURCES, SearchSettings(max_length=(1.0, 4)))
+    worst = 0.0
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        for each in hypotheses:
+            prefix = torch.tensor([[model.start_id, *each.tokens[:-1]]])
+            with torch.inference_mode():
+                log_probs = model.log_probs(torch.tensor([source]), prefix)[0]
+            expected = log_probs.gather(1, torch.tensor(each.tokens)[:, None]).sum()
+            worst = max(worst, abs(each.log_prob - float(expected)))
+        worst = worst if hypotheses else float("inf")
+    return worst
+
+
+def main() -> int:
+    """0 if engine and torch agree."""
+    for system in ("transformer-post", "msc-surface"):
+        for int8, most in ((False, TOLERANCE), (True, INT8_TOLERANCE)):
+            found = worst_difference(system, int8)
+            if not found <= most:
+                print(f"{system}, int8 {int8}: log p differs by {found}", file=sys.stderr)
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

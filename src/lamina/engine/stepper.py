@@ -1,0 +1,64 @@
+"""The engine one step at a time, behind search's protocol: for sampling, and for anything else that steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lamina.engine.engine import Engine
+from lamina.engine.prepared import Prepared
+from lamina.model.states import LogProbs
+from lamina.text.vocabulary import PAD
+
+Int32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """What has been written so far."""
+
+    prepared: Prepared  # the sources, encoded
+    sources: NDArray[np.int64]  # numbers of those that are still there
+    past: Int32  # (B, W, T): where keys and values are that each row descends from
+
+
+class EngineStepper:
+    """One model or an ensemble, step by step."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def start(self, source_BS: Tensor, rows: int) -> EngineState:
+        """Encode the sources."""
+        sources = [[token for token in source if token != PAD] for source in source_BS.tolist()]
+        prepared = self.engine.prepare(sources)
+        return EngineState(prepared, np.arange(len(sources)), np.zeros((len(sources), rows, 0), np.int32))
+
+    def step(self, tokens_R: Tensor, state: EngineState) -> tuple[LogProbs, EngineState]:
+        """Read one more token in every row."""
+        batch, rows, position = state.past.shape
+        count = batch * rows
+        place = state.prepared.reserve(count)
+        past = np.concatenate([state.past, place.reshape(batch, rows, 1)], axis=2)
+        sources = state.sources.repeat(rows)
+        positions = np.full(count, position)
+        state.prepared.run(tokens_R.numpy(), positions, place, sources, past.reshape(count, -1))
+        scores, normaliser = (
+            torch.from_numpy(part.copy()).view(batch, rows, -1) for part in state.prepared.distribution(count)
+        )
+        return LogProbs(scores, normaliser), replace(state, past=past)
+
+    def reorder(self, state: EngineState, rows_R: Tensor) -> EngineState:
+        """Rows take over others' pasts; no key or value moves."""
+        batch, _, length = state.past.shape
+        past = state.past.reshape(-1, length)[rows_R.numpy()].reshape(batch, len(rows_R) // max(1, batch), length)
+        return replace(state, past=past)
+
+    def keep(self, state: EngineState, sources: Tensor) -> EngineState:
+        """The state of these sources only."""
+        kept = sources.numpy()
+        return replace(state, sources=state.sources[kept], past=state.past[kept])

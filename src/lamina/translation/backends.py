@@ -1,0 +1,162 @@
+"""What decodes: the CPU engine where it knows the model, else torch, on any device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lamina.errors import UsageError
+from lamina.model.seq2seq import Seq2Seq
+from lamina.search.beam import beam_search
+from lamina.search.ensemble import EnsembleStepper
+from lamina.search.sampling import SamplingSettings, sample
+from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.search.stepper import Stepper, TorchStepper
+from lamina.text.vocabulary import PAD
+
+if TYPE_CHECKING:
+    from lamina.engine.engine import Engine
+
+Hypotheses = list[list[Hypothesis]]  # of every source, best first
+
+
+@dataclass(frozen=True)
+class SourceBatch:
+    """Sources that are decoded together, and what their targets must start with."""
+
+    sources: Sequence[Sequence[int]]
+    prefixes: Sequence[Sequence[int]] | None = None
+
+
+class Backend(Protocol):
+    """Decodes batches of token ids."""
+
+    @property
+    def batches_at_once(self) -> int:
+        """Batches that it works on at the same time."""
+
+    def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
+        """Beam search, batch by batch, in order."""
+
+    def sample(
+        self, batch: SourceBatch, settings: SearchSettings, sampling: SamplingSettings, generator: torch.Generator
+    ) -> Hypotheses:
+        """Samples of every source."""
+
+    def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:
+        """What every decoder layer of the first model attends to in each stream, (heads, prefix, source)."""
+
+
+def choose_backend(models: Sequence[Seq2Seq], int8: bool = False) -> tuple[Backend, list[str]]:
+    """The fastest that can decode these models, and what whoever asked should know."""
+    from lamina.engine.compilation import make_engine
+    from lamina.engine.lowering.parts import UnsupportedModule
+
+    if models[0].head.weight_VD.device.type == "cpu":
+        try:
+            return EngineBackend(make_engine(models, int8)), []
+        except UnsupportedModule as reason:
+            if int8:
+                raise UsageError(f"8 bits need the CPU engine, which does not know {reason}.") from None
+            return TorchBackend(models), [f"the CPU engine does not know {reason}: torch decodes, which is slower."]
+    if int8:
+        raise UsageError("8 bits are for decoding on a CPU.")
+    return TorchBackend(models), []
+
+
+class TorchBackend:
+    """Any model that torch runs, on any device, one batch after another."""
+
+    batches_at_once = 1
+
+    def __init__(self, models: Sequence[Seq2Seq]) -> None:
+        self.model = models[0]
+        self.device = self.model.head.weight_VD.device
+        steppers = [TorchStepper(model) for model in models]
+        self.stepper: Stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
+
+    def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
+        for batch in batches:
+            source_BS = pad(batch.sources, self.device)
+            with torch.inference_mode():
+                found = beam_search(self.stepper, source_BS, settings, self.model.start_id, batch.prefixes)
+            yield found
+
+    def sample(
+        self, batch: SourceBatch, settings: SearchSettings, sampling: SamplingSettings, generator: torch.Generator
+    ) -> Hypotheses:
+        source_BS = pad(batch.sources, self.device)
+        with torch.inference_mode():
+            return sample(self.stepper, source_BS, settings, sampling, self.model.start_id, generator)
+
+    def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:
+        with torch.inference_mode():
+            layers = self.model.attention(pad([source], self.device), pad([prefix], self.device))
+        return [tuple(stream[0].cpu() for stream in streams) for streams in layers]
+
+
+class EngineBackend:
+    """The CPU engine, with one thread for each of torch's; they share the weights."""
+
+    def __init__(self, engine: Engine) -> None:
+        from lamina.engine.stepper import EngineStepper
+
+        self.engine, self.stepper = engine, EngineStepper(engine)
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_of = (0, 0)  # its threads, and the process that made it: threads do not survive a fork
+
+    @property
+    def batches_at_once(self) -> int:
+        return torch.get_num_threads()
+
+    def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
+        """When the caller stops listening (Ctrl-C, an error), whatever is under way ends at its next step."""
+        stops = [np.zeros(len(batch.sources), np.int64) for batch in batches]
+        futures: list[Future[Hypotheses]] = []
+        try:
+            if min(len(batches), self.batches_at_once) < 2:
+                for batch, stop in zip(batches, stops, strict=True):
+                    yield self.engine.search(batch.sources, settings, batch.prefixes, stop)
+                return
+            pool = self._threads()
+            futures = [
+                pool.submit(self.engine.search, batch.sources, settings, batch.prefixes, stop)
+                for batch, stop in zip(batches, stops, strict=True)
+            ]
+            for future in futures:
+                yield future.result()
+        finally:
+            for stop in stops:
+                stop[:] = 1
+            for future in futures:
+                future.cancel()
+
+    def sample(
+        self, batch: SourceBatch, settings: SearchSettings, sampling: SamplingSettings, generator: torch.Generator
+    ) -> Hypotheses:
+        source_BS = pad(batch.sources, torch.device("cpu"))
+        with torch.inference_mode():
+            return sample(self.stepper, source_BS, settings, sampling, self.engine.start_id, generator)
+
+    def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:
+        layers = self.engine.attention(source, prefix)
+        return [tuple(torch.from_numpy(stream) for stream in streams) for streams in layers]
+
+    def _threads(self) -> ThreadPoolExecutor:
+        wanted = (self.batches_at_once, os.getpid())
+        if self._pool is None or self._pool_of != wanted:
+            self._pool, self._pool_of = ThreadPoolExecutor(wanted[0], thread_name_prefix="lamina-engine"), wanted
+        return self._pool
+
+
+def pad(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Rows of one length."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=device)

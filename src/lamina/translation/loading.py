@@ -1,0 +1,68 @@
+"""Translators from what is on disk."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from pathlib import Path
+
+import torch
+
+from lamina.errors import DataError
+from lamina.runs import load_run
+from lamina.search.settings import SearchSettings
+from lamina.text.pipeline import TextPipeline
+from lamina.text.vocabulary import EOS, UNK
+from lamina.translation.backends import EngineBackend
+from lamina.translation.translator import Translator
+
+TRIAL_SOURCES = [[*[UNK] * 10, EOS]] * 4
+TRIAL = SearchSettings(min_length=8, max_length=(0.0, 8))
+
+
+def load(
+    run: str | os.PathLike[str],
+    *others: str | os.PathLike[str],
+    checkpoint: str | int = "best",
+    device: str = "auto",
+    threads: int | None = None,
+    int8: bool = False,
+) -> Translator:
+    """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
+    from lamina.training.distributed import choose_device
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    place = choose_device(device)
+    loaded = [load_run(Path(each), checkpoint) for each in (run, *others)]
+    text = loaded[0].text
+    for other, each in zip(others, loaded[1:], strict=True):
+        if other_vocabulary(text, each.text):
+            raise DataError(f"{other}: its vocabulary is not that of {run}; an ensemble needs one vocabulary.")
+    models = [each.model.to(place).eval() for each in loaded]
+    translator = Translator(models, text, int8=int8)
+    if int8 and (ratio := int8_ratio(translator)) > 1:
+        translator.notes.append(f"--int8 is slower on this CPU: it takes {ratio:.2f} times as long as 32 bits.")
+    return translator
+
+
+def int8_ratio(translator: Translator) -> float:
+    """How long decoding takes in 8 bits, relative to 32; measured on a few short sources."""
+    from lamina.engine.compilation import make_engine
+
+    assert isinstance(translator.backend, EngineBackend)
+    engines = [make_engine(translator.models), translator.backend.engine]
+    seconds: list[list[float]] = [[], []]
+    for _ in range(4):  # the first is a warm-up
+        for engine, taken in zip(engines, seconds, strict=True):
+            started = time.perf_counter()
+            engine.search(TRIAL_SOURCES, TRIAL)
+            taken.append(time.perf_counter() - started)
+    float32, int8 = (statistics.median(taken[1:]) for taken in seconds)
+    return int8 / float32
+
+
+def other_vocabulary(one: TextPipeline, other: TextPipeline) -> bool:
+    """Whether two pipelines number their subwords differently."""
+    return one.source.vocabulary != other.source.vocabulary or one.target.vocabulary != other.target.vocabulary

@@ -1,0 +1,327 @@
+"""The engine as a whole: which models it takes, how it is shared, and how it is compiled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lamina.engine import compilation, host
+from lamina.engine.compilation import make_engine
+from lamina.engine.lowering import UnsupportedModule
+from lamina.errors import LaminaError, UsageError
+from lamina.model.encoders.stack import EncoderLayer
+from lamina.model.seq2seq import Seq2Seq
+from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.translation.backends import EngineBackend, SourceBatch, TorchBackend, choose_backend
+from lamina.translation.translator import BATCH_TOKENS, batches
+from support import LEGAL, VARIANTS, Searcher, build_combination, make_batch, rows_of, scramble, small
+
+SHORT = SearchSettings(beam=3, max_length=(1.0, 3))
+LONG = SearchSettings(beam=5, min_length=400, max_length=(0.0, 400))
+
+
+def some_sources(count: int, seed: int = 0) -> list[list[int]]:
+    draw = np.random.default_rng(seed)
+    return [[*draw.integers(4, 23, draw.integers(1, 30)).tolist(), 2] for _ in range(count)]
+
+
+def tiny(system: str = "transformer", **own: Any) -> Seq2Seq:
+    """The size `tiny`, whose widths are whole vectors."""
+    torch.manual_seed(1)
+    from lamina.model.build import build
+
+    return scramble(build(system, size="tiny", vocab_size=200, **own).eval())
+
+
+def test_every_module_of_ours_has_instructions() -> None:
+    for combination in [*LEGAL, *VARIANTS]:
+        make_engine([build_combination(combination)])
+
+
+class Backwards(EncoderLayer):
+    """Not what its base class does."""
+
+    def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
+        return super().attend(-x_BSD, valid_BS, context)
+
+
+def test_a_layer_of_somebody_else_decodes_as_it_trains() -> None:
+    model = small()
+    plain = Searcher("torch", model).search(make_batch().source_BS, SHORT)
+    layer = Backwards(model.config)
+    layer.load_state_dict(model.encoder.layers[0].state_dict())
+    model.encoder.layers[0] = layer.eval()
+    with pytest.raises(UnsupportedModule, match="Backwards"):
+        make_engine([model])
+    backend, notes = choose_backend([model])
+    assert isinstance(backend, TorchBackend)
+    assert notes == ["the CPU engine does not know Backwards: torch decodes, which is slower."]
+    (found,) = backend.search([SourceBatch(rows_of(make_batch().source_BS))], SHORT)
+    assert found == Searcher("torch", model).search(make_batch().source_BS, SHORT)
+    assert found != plain
+    with pytest.raises(UsageError, match="8 bits need the CPU engine, which does not know Backwards"):
+        choose_backend([model], int8=True)
+
+
+def test_other_parts_that_are_not_exactly_ours_are_refused() -> None:
+    model = small()
+    model.decoder.layers[1].feed_forward.rise = nn.utils.parametrizations.weight_norm(
+        model.decoder.layers[1].feed_forward.rise
+    )
+    with pytest.raises(UnsupportedModule, match="Linear"):
+        make_engine([model])
+    with pytest.raises(UnsupportedModule, match="32-bit"):
+        make_engine([small().double()])
+
+
+@pytest.mark.parametrize("system", ["transformer", "surface-fusion", "msc", "msc-surface"])
+@pytest.mark.parametrize("backend", ["engine", "engine-int8"])
+def test_batches_of_1_7_and_32_give_the_same_bits(system: str, backend: str) -> None:
+    engine, sources = Searcher(backend, tiny(system)).engine, some_sources(40)
+    assert engine is not None
+    alone = [engine.search([source], SHORT)[0] for source in sources]
+    for size in (7, 32):
+        each = [engine.search(sources[first : first + size], SHORT) for first in range(0, 40, size)]
+        assert [hypotheses for batch in each for hypotheses in batch] == alone
+
+
+@pytest.mark.parametrize("system", ["transformer-post", "msc-surface", "coordination", "merged-attention"])
+def test_long_sources_and_targets(system: str) -> None:
+    """Longer than what passes through the encoder at once, and than the first table of positions."""
+    model, draw = small(system), np.random.default_rng(0)
+    sources = [[*draw.integers(4, 23, length).tolist(), 2] for length in (290, 30, 260)]
+    prefix = [0, *draw.integers(4, 23, 600).tolist()]
+    engine = make_engine([model])
+    for source in sources:
+        with torch.no_grad():
+            expected = model.log_probs(torch.tensor([source]), torch.tensor([prefix]))[0]
+        found = torch.from_numpy(engine.forced([source], [prefix]).log_probs[0])
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert engine.search(sources, SHORT) == [engine.search([source], SHORT)[0] for source in sources]
+
+
+def test_many_steps_grow_the_cache_and_keep_it() -> None:
+    searcher, source_BS = Searcher("engine", small("coordination")), make_batch().source_BS
+    prefix = [0, *np.random.default_rng(0).integers(4, 23, 90).tolist()]
+    state = searcher.stepper.start(source_BS, 2)
+    for token in prefix:
+        log_probs, state = searcher.stepper.step(torch.full((6,), token), state)
+    expected = searcher.log_probs(rows_of(source_BS)[2], prefix)[-1]
+    torch.testing.assert_close(log_probs.full()[2, 1], expected, rtol=0, atol=1e-5)
+
+
+def test_threads_share_one_engine() -> None:
+    engine, sources = make_engine([tiny()]), some_sources(64)
+    expected = engine.search(sources, SHORT)
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda source: engine.search([source], SHORT)[0], sources))
+    assert found == expected
+    assert len(engine._idle) <= 7
+    assert all(space._weights is engine.weights for space in engine._idle)
+
+
+def test_few_sentences_use_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    backend, seen = EngineBackend(make_engine([tiny()])), set()
+    search, barrier = backend.engine.search, threading.Barrier(3)
+
+    def noted(*arguments: Any) -> list[list[Hypothesis]]:
+        barrier.wait(60)  # all three are at work at the same time
+        seen.add(threading.current_thread().name)
+        return search(*arguments)
+
+    monkeypatch.setattr(backend.engine, "search", noted)
+    sources = some_sources(9)
+    numbers = list(batches([len(source) for source in sources], workers=backend.batches_at_once))
+    work = [SourceBatch([sources[number] for number in batch]) for batch in numbers]
+    expected = search(sources, SHORT)
+    assert list(backend.search(work, SHORT)) == [[expected[number] for number in batch] for batch in numbers]
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("count", "workers", "sizes"),
+    [(0, 2, []), (1, 2, [1]), (5, 2, [3, 2]), (32, 2, [16, 16]), (70, 2, [18, 18, 18, 16]), (64, 1, [32, 32])],
+)
+def test_batches_are_cut_for_the_workers(count: int, workers: int, sizes: list[int]) -> None:
+    found = list(batches([7] * count, 32, workers))
+    assert [len(batch) for batch in found] == sizes
+    assert sorted(number for batch in found for number in batch) == list(range(count))
+
+
+def test_long_sentences_make_small_batches() -> None:
+    found = list(batches([1000] * 20, 32, 2))
+    assert max(len(batch) * 1000 for batch in found) <= BATCH_TOKENS
+
+
+def test_a_search_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    backend = EngineBackend(make_engine([tiny()]))
+    work = [SourceBatch(some_sources(32, seed)) for seed in range(20)]
+    expected = next(backend.search(work[:1], LONG))
+    started = time.monotonic()
+    results = backend.search(work, LONG)
+    assert next(results) == expected
+    first = time.monotonic() - started
+    results.close()
+    backend._threads().submit(lambda: None).result()  # after what was under way
+    assert time.monotonic() - started < 5 * first + 1
+    assert next(backend.search(work[:1], LONG)) == expected
+
+
+def test_a_source_that_is_no_longer_wanted_leaves_its_batch() -> None:
+    engine, sources = make_engine([tiny()]), some_sources(3)
+    found = engine.search(sources, SHORT, None, np.array([0, 1, 0]))
+    expected = engine.search(sources, SHORT)
+    assert [found[0], found[2]] == [expected[0], expected[2]]
+    assert len(found[1]) < len(expected[1])
+
+
+def test_a_forked_child_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    backend = EngineBackend(make_engine([tiny()]))
+    work = [SourceBatch(some_sources(4, seed)) for seed in range(4)]
+    expected = list(backend.search(work, SHORT))  # its threads are in the parent only
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if list(backend.search(work, SHORT)) == expected else 1)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+    assert ended[1] == 0
+
+
+def test_an_engine_cannot_be_copied() -> None:
+    import copy
+
+    with pytest.raises(TypeError, match="full of addresses"):
+        copy.deepcopy(make_engine([small()]))
+
+
+# compilation
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "lamina" / "engine"
+
+
+def children(monkeypatch: pytest.MonkeyPatch, codes: Sequence[int]) -> list[str]:
+    """Have self-tests end with these codes; gives the sets that are tried."""
+    tried: list[str] = []
+
+    def run(command: list[str], env: dict[str, str], **_: Any) -> SimpleNamespace:
+        tried.append(env[host.CHOICE_VARIABLE])
+        (Path(env["LAMINA_ENGINE_CACHE"]) / "search.nbi").write_bytes(b"code")
+        return SimpleNamespace(returncode=codes[len(tried) - 1], stderr=b"")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return tried
+
+
+def test_a_set_that_kills_the_self_test_is_not_used(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = host.INSTRUCTION_SETS[:2]
+    monkeypatch.setattr(host, "usable_sets", lambda: list(sets))
+    tried = children(monkeypatch, [-signal.SIGILL, 0])
+    folder = place / "key"
+    assert compilation.compile_in_child(folder) == sets[1].name
+    assert tried == [each.name for each in sets]
+    assert compilation.read_ready(folder) == sets[1].name
+    assert capsys.readouterr().err.splitlines()[1] == f"lamina: {sets[0].name} does not work here (exit -4) "
+
+
+def test_if_none_works_that_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    children(monkeypatch, [1] * 9)
+    with pytest.raises(LaminaError, match="The CPU engine does not work on this machine"):
+        compilation.compile_in_child(place / "key")
+
+
+@pytest.mark.parametrize("damage", ["code", "ready", "missing"])
+def test_damaged_compiled_code_is_not_loaded(place: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    children(monkeypatch, [0])
+    folder = place / "key"
+    compilation.compile_in_child(folder)
+    assert compilation.read_ready(folder) is not None
+    if damage == "code":
+        (folder / "search.nbi").write_bytes(b"c0de")
+    elif damage == "ready":
+        (folder / compilation.READY).write_text("{")
+    else:
+        (folder / "search.nbi").unlink()
+    assert compilation.read_ready(folder) is None
+
+
+def test_the_key_follows_the_sources_and_the_lanes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = compilation.key()
+    assert compilation.key() == first
+    monkeypatch.setenv(host.LANES_VARIABLE, "4")
+    assert compilation.key() != first
+    monkeypatch.delenv(host.LANES_VARIABLE)
+    package = Path(compilation.__file__).parents[1]
+    for name in compilation.COMPILED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((package / name).read_bytes())
+    monkeypatch.setattr(compilation, "__file__", str(tmp_path / "engine" / "compilation.py"))
+    before = compilation.key()
+    (tmp_path / "engine" / "operations.py").write_text("changed")
+    assert compilation.key() != before
+
+
+def test_compiled_code_knows_all_it_is_made_from() -> None:
+    """Every module that compiled code imports is part of the key."""
+    code = "import sys; from lamina.engine import search; print(*[m for m in sys.modules if m.startswith('lamina.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    modules = set(done.stdout.split()) - {"lamina.engine", "lamina.search", "lamina.text", "lamina.errors"}
+    known = {f"lamina.{name.removesuffix('.py').replace('/', '.')}" for name in compilation.COMPILED}
+    assert modules == known
+
+
+def test_old_folders_are_removed(tmp_path: Path) -> None:
+    for number in range(9):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        os.utime(folder, (number, number))
+    compilation.remove_others(tmp_path, tmp_path / "0")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", *map(str, range(3, 9))]
+
+
+def test_lanes_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(host.LANES_VARIABLE, "7")
+    with pytest.raises(UsageError, match="LAMINA_LANES must be 4, 8 or 16, but is 7 instead"):
+        host.usable_sets()
+    monkeypatch.setenv(host.LANES_VARIABLE, "8")
+    assert all(each.lanes <= 8 for each in host.usable_sets())
+    assert host.usable_sets()[-1].lanes == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", ["8", "4"])
+def test_narrower_vectors(lanes: str) -> None:
+    """The engine's own tests and contracts with vectors of another width."""
+    root = Path(__file__).parents[1]
+    tests = [root / "unit" / "test_engine_instructions.py", root / "contracts" / "test_backends.py", __file__]
+    command = [sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", "-n", "2", *tests]
+    environment = {**os.environ, host.LANES_VARIABLE: lanes}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=900, check=False, cwd=root.parent
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
