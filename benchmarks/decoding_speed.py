@@ -1,17 +1,21 @@
 """Translation with the same weights by Lamina, CTranslate2 and Hugging Face Marian: output tokens per second.
 
     pip install 'lamina[ctranslate2]' transformers
-    python benchmarks/decoding_speed.py RUN SOURCE [--sentences N] [--rounds 3] [--batch 32 --batch 1]
+    python benchmarks/decoding_speed.py RUN SOURCE [--sentences N] [--rounds 3] [--batch 32 --batch 1] [--length N]
+    python benchmarks/decoding_speed.py --random base [--vocabulary 10000] --sentences 64 --length 25
 
-RUN is a run, checkpoint or model folder of a plain Transformer; SOURCE is text, one sentence a line. Beam 5, length
-penalty 1. Output tokens are those of the best hypotheses, `</s>` included. The systems take turns, and the first turn
-of each is a warm-up. `2x1` means two workers with one thread each; one sentence at a time is one worker's work. Lamina
-has two cores and shares them out as it does by itself; Marian has two threads for many sentences and one for one, where
-a second only slows it down.
+RUN is a run, checkpoint or model folder of a plain Transformer; SOURCE is text, one sentence a line. With `--random`, a
+model of that size with fresh weights translates random sources of 25 tokens. `--length` has every output be exactly
+that long. Beam 5, length penalty 1. Output tokens are those of the best hypotheses, `</s>` included.
+
+The systems take turns after a warm-up, in which a threading of CTranslate2 that is less than half as fast as its best
+one drops out. `2x1` means two workers with one thread each; one sentence at a time is one worker's work. Lamina has two
+cores and shares them out as it does by itself; Marian has two threads for many sentences and one for one, where a
+second only slows it down.
 CTranslate2 and Marian are done with a sentence when five hypotheses have ended (in Marian that is `early_stopping`, and
-faster than its default) or after 256 tokens; Lamina's own limit depends on the source. Prints JSON with medians, and
-how many outputs are those of Lamina in float32.
-`--only ctranslate2,huggingface` leaves the rest out.
+faster than its default) or after 256 tokens; Lamina's own limit depends on the source. Prints JSON with medians, how
+many outputs are those of Lamina in float32, and ratios to CTranslate2's best threading in the same numbers of bits.
+`--only lamina,ctranslate2` leaves the rest out.
 
 Marian is post-norm; a pre-norm model is measured without it. Before anything is timed, its greedy output is compared
 with Lamina's log-probabilities on a few sentences.
@@ -26,7 +30,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,11 +40,16 @@ import torch
 from torch import Tensor, nn
 
 import lamina
+from lamina.engine.compilation import ready_folder
+from lamina.engine.host import chosen_set
 from lamina.interop.ctranslate2 import export_ctranslate2
 from lamina.model.layers.positions import sinusoids
 from lamina.model.seq2seq import Seq2Seq
 from lamina.runs import load_run
+from lamina.search.settings import SearchSettings
+from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.vocabulary import EOS, PAD, SPECIALS, Vocabulary
+from lamina.translation import Translator
 
 BEAM, LENPEN, LONGEST = 5, 1.0, 256
 CORES = 2
@@ -55,27 +64,40 @@ System = Callable[[Tokens], Tokens]  # sources without `</s>` to outputs that en
 class Weights:
     """One model in the form that each system reads."""
 
-    run: Path
     ctranslate2: Path
     model: Seq2Seq
-    vocabulary: Vocabulary  # of the source
-    target: Vocabulary
+    text: TextPipeline
+    length: int | None  # of every output, eos not counted
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.text.source.vocabulary
+
+    @property
+    def target(self) -> Vocabulary:
+        return self.text.target.vocabulary
 
 
 def make_lamina(weights: Weights, batch: int, int8: bool) -> System:
-    translator = lamina.load(weights.run, int8=int8)
+    translator = Translator([weights.model], weights.text, int8=int8)
+    settings = SearchSettings(BEAM, LENPEN)
+    if weights.length is not None:
+        settings = replace(settings, min_length=weights.length, max_length=(0.0, weights.length))
 
     def call(sources: Tokens) -> Tokens:
         torch.set_num_threads(CORES)
         ended = [[*source, SPECIALS[EOS]] for source in sources]
-        found = translator.translate_tokens(ended, beam=BEAM, lenpen=LENPEN, batch_sentences=batch)
+        found = translator.translate_tokens(ended, batch_sentences=batch, search=settings)
         return [translation.tokens for translation in found]
 
     return call if batch > 1 else lambda sources: [call([source])[0] for source in sources]
 
 
 def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, threads: int) -> System:
-    """All sentences in one call, which sorts them by length and spreads batches over workers; or one at a time."""
+    """All sentences in one call, which sorts them by length and spreads batches over workers; or one at a time.
+
+    A few sentences are cut in as many batches as there are workers.
+    """
     import ctranslate2
 
     translator = ctranslate2.Translator(
@@ -87,8 +109,9 @@ def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, t
             sources,
             beam_size=BEAM,
             length_penalty=LENPEN,
-            max_decoding_length=LONGEST,
-            max_batch_size=batch,
+            min_decoding_length=weights.length or 1,
+            max_decoding_length=weights.length or LONGEST,
+            max_batch_size=min(batch, -(-len(sources) // workers)),
             batch_type="examples",
             return_end_token=True,
         )
@@ -219,6 +242,12 @@ def generate(model: Any, sources: list[list[int]], longest: int = LONGEST, **sea
     return [ids[: ids.index(EOS) + 1] if EOS in ids else ids for ids in rows]
 
 
+def instruction_set() -> str:
+    """What Lamina's engine is compiled for; CTranslate2 chooses by itself."""
+    ready_folder()
+    return chosen_set().name
+
+
 def check_greedy(weights: Weights, sources: Tokens) -> None:
     """Stop unless Marian writes what Lamina's log-probabilities say."""
     marian = copy_to_marian(weights.model)
@@ -236,17 +265,21 @@ def check_greedy(weights: Weights, sources: Tokens) -> None:
 
 def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[str, Any]:
     """Rounds in which every system translates everything once."""
+    warm_up = {name: run(system, sources)[1] for name, system in systems.items()}
+    systems = {
+        name: system
+        for name, system in systems.items()
+        if warm_up[name] > max(value for other, value in warm_up.items() if kind(other) == kind(name)) / 2
+    }
     speeds: dict[str, list[float]] = {name: [] for name in systems}
     written: dict[str, Tokens] = {}
-    for turn in range(rounds + 1):
+    for _ in range(rounds):
         for name, system in systems.items():
             time.sleep(0.5)  # threads of the one before go to sleep
-            started = time.perf_counter()
-            written[name] = system(sources)
-            if turn:  # the first is a warm-up
-                speeds[name].append(sum(map(len, written[name])) / (time.perf_counter() - started))
+            written[name], speed = run(system, sources)
+            speeds[name].append(speed)
     ours = written.get("lamina float32", [])
-    return {
+    report: dict[str, Any] = {
         name: {
             "tokens_per_second": round(statistics.median(values), 1),
             "rounds": [round(value, 1) for value in values],
@@ -255,13 +288,39 @@ def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[st
         }
         for name, values in speeds.items()
     }
+    for bits in ("float32", "int8"):
+        peers = [name for name in speeds if name.startswith(f"ctranslate2 {bits}")]
+        if peers and f"lamina {bits}" in speeds:
+            best = max(peers, key=lambda name: statistics.median(speeds[name]))
+            ratios = [a / b for a, b in zip(speeds[f"lamina {bits}"], speeds[best], strict=True)]
+            report[f"{bits} over {best}"] = {
+                "median": round(statistics.median(ratios), 2),
+                "rounds": [round(ratio, 2) for ratio in ratios],
+            }
+    return report
+
+
+def run(system: System, sources: Tokens) -> tuple[Tokens, float]:
+    """Outputs, and their tokens per second."""
+    started = time.perf_counter()
+    written = system(sources)
+    return written, sum(map(len, written)) / (time.perf_counter() - started)
+
+
+def kind(name: str) -> list[str]:
+    """A system and its numbers of bits, without its threading."""
+    return name.split()[:2]
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("source", type=Path)
-    parser.add_argument("--sentences", type=int, help="only the first so many; all if not given")
+    parser.add_argument("run", type=Path, nargs="?")
+    parser.add_argument("source", type=Path, nargs="?")
+    parser.add_argument("--random", metavar="SIZE", help="fresh weights of this size instead of a run")
+    parser.add_argument("--system", default="transformer-post", help="with --random")
+    parser.add_argument("--vocabulary", type=int, default=10_000, help="with --random")
+    parser.add_argument("--length", type=int, help="tokens of every output")
+    parser.add_argument("--sentences", type=int, help="number of sentences from the start; all if not given")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, action="append", help="sentences per batch; may be given again")
     parser.add_argument("--only", default=",".join(FAMILIES), help="systems, with commas between them")
@@ -271,24 +330,45 @@ def parse() -> argparse.Namespace:
     unknown = set(options.only) - set(FAMILIES)
     if unknown:
         parser.error(f"--only knows {', '.join(FAMILIES)}, but not {', '.join(sorted(unknown))}")
+    if (options.source is None) == (options.random is None):
+        parser.error("give RUN and SOURCE, or --random SIZE")
     return options
+
+
+def make_random(options: argparse.Namespace) -> tuple[Seq2Seq, TextPipeline, Tokens]:
+    """Fresh weights, a vocabulary of made-up words, and sources of 25 of them."""
+    torch.manual_seed(1)
+    model = lamina.build(options.system, size=options.random, vocab_size=options.vocabulary).eval()
+    vocabulary = Vocabulary((*SPECIALS, *(f"w{number}" for number in range(len(SPECIALS), options.vocabulary))))
+    files = {f"vocabulary.{side}.txt": vocabulary.text().encode() for side in ("source", "target")}
+    text = make_pipeline("none", ["en", "de"], False, files)
+    ids = torch.randint(len(SPECIALS), options.vocabulary, (options.sentences or 64, 24)).tolist()
+    return model, text, [[vocabulary.symbols[each] for each in row] for row in ids]
 
 
 def main() -> None:
     options = parse()
-    torch.set_num_threads(2)
-    loaded = load_run(options.run)
-    model, text = loaded.model, loaded.text
+    torch.set_num_threads(CORES)
+    if options.random:
+        model, text, sources = make_random(options)
+    else:
+        loaded = load_run(options.run)
+        model, text = loaded.model.eval(), loaded.text
+        lines = options.source.read_text(encoding="utf-8").removesuffix("\n").split("\n")[: options.sentences]
+        sources = [text.source.vocabulary.decode(ids) for ids in text.source.encode(lines)]
     if model.config.norm == "pre" and "huggingface" in options.only:
         print("Marian is post-norm, but this model is pre-norm: measured without Hugging Face.", file=sys.stderr)
         options.only.remove("huggingface")
-    lines = options.source.read_text(encoding="utf-8").removesuffix("\n").split("\n")[: options.sentences]
-    sources = [text.source.vocabulary.decode(ids) for ids in text.source.encode(lines)]
-    report: dict[str, Any] = {"run": str(options.run), "sentences": len(sources), "beam": BEAM, "lenpen": LENPEN}
+    report: dict[str, Any] = {
+        "model": options.random or str(options.run),
+        "instruction_set": instruction_set(),
+        "sentences": len(sources),
+        "beam": BEAM,
+        "lenpen": LENPEN,
+        "length": options.length,
+    }
     with TemporaryDirectory() as scratch:
-        weights = Weights(
-            options.run, Path(scratch) / "ctranslate2", model, text.source.vocabulary, text.target.vocabulary
-        )
+        weights = Weights(Path(scratch) / "ctranslate2", model, text, options.length)
         export_ctranslate2(model, text, weights.ctranslate2)
         if "huggingface" in options.only:
             check_greedy(weights, sources[:GREEDY_SENTENCES])

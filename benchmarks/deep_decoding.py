@@ -1,10 +1,11 @@
-"""What a 72-layer MSC encoder costs when translating, beside a plain 6-layer one: random weights, `small`, beam 5.
+"""What a 72-layer MSC encoder and SurfaceFusion's head cost when translating on a CPU, beside a plain 6-layer model.
 
-    python benchmarks/deep_decoding.py [--rounds 5] [--length 20] [--steps 25]
+    python benchmarks/deep_decoding.py [--rounds 5] [--length 20] [--steps 25] [--batch 32]
 
-Prints JSON: tokens per second of the decoder's steps (encoder excluded) and of the whole, for 32 sentences of
-`--length` tokens and `--steps` steps each; and the encoder's time beside that of its matrix products alone, which are
-recorded once and replayed on tensors of the same shapes. Systems take turns; medians.
+Random weights, `small`, 10,124 vocabulary entries, beam 5, one thread. Prints JSON: tokens per second of the decoder's
+steps (encoder excluded) and of the whole, for `--batch` sentences of `--length` tokens and outputs of `--steps` tokens;
+and the encoder's time beside that of its matrix products alone, which are the same program without its other
+instructions. Systems take turns; medians.
 """
 
 from __future__ import annotations
@@ -17,44 +18,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from lamina.search.products import prepare_for_decoding
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import lamina
-from lamina.model.seq2seq import Seq2Seq
-from lamina.search.beam import beam_search
+from lamina.engine.compilation import make_engine
+from lamina.engine.host import chosen_set
 from lamina.search.settings import SearchSettings
-from lamina.search.stepper import TorchState, TorchStepper
 
-VOCABULARY, SENTENCES, BEAM = 10_124, 32, 5
-PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
-
-
-class TimedStart(TorchStepper):
-    """Knows how long the encoder took."""
-
-    seconds = 0.0
-
-    def start(self, source_BS: Tensor, rows: int) -> TorchState:
-        started = time.perf_counter()
-        state = super().start(source_BS, rows)
-        self.seconds = time.perf_counter() - started
-        return state
-
-
-class Recorder(TorchDispatchMode):
-    """Notes every matrix product and its operands."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.products: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket.__name__.split(".")[-1] in PRODUCTS:
-            copies = tuple(torch.rand_like(each) if isinstance(each, Tensor) else each for each in args)
-            self.products.append((func, copies, kwargs or {}))
-        return func(*args, **(kwargs or {}))
+VOCABULARY, BEAM = 10_124, 5
+PLAIN, DEEP, FUSED = "plain-6", "msc-72", "surface-fusion-6"
 
 
 def seconds_of(call: Callable[[], object]) -> float:
@@ -63,26 +34,33 @@ def seconds_of(call: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def measure(model: Seq2Seq, source_BS: Tensor, steps: int) -> dict[str, float]:
-    settings = SearchSettings(beam=BEAM, min_length=steps, max_length=(0.0, steps))
-    stepper = TimedStart(model)
-    with torch.inference_mode():
-        whole = seconds_of(lambda: beam_search(stepper, source_BS, settings, model.start_id))
-    return {"encoder": stepper.seconds, "whole": whole}
+class Subject:
+    """One engine and its sources."""
 
+    def __init__(self, model: Any, sources: list[list[int]], steps: int) -> None:
+        from lamina.engine.engine import describe_sources
+        from lamina.engine.machine import PRODUCT
 
-def products_of(model: Seq2Seq, source_BS: Tensor) -> Callable[[], None]:
-    """The encoder's matrix products alone."""
-    recorder = Recorder()
-    with torch.no_grad(), recorder:
-        model.encode(source_BS)
+        self.engine, self.sources = make_engine([model.eval()]), sources
+        self.settings = SearchSettings(beam=BEAM, min_length=steps, max_length=(0.0, steps))
+        self.batch = describe_sources(sources, self.settings, None, None)
+        self.space = self.engine.new_workspace()
+        self.engine.fit(self.space, self.batch, len(sources) * BEAM, steps + 1)
+        code = self.engine.codes["encoder"]
+        self.codes = {"encoder": code, "products": code[code[:, 0] == PRODUCT].copy()}
 
-    def replay() -> None:
-        with torch.inference_mode():
-            for func, args, kwargs in recorder.products:
-                func(*args, **kwargs)
+    def run_encoder(self, name: str) -> None:
+        """The encoder, or its products alone."""
+        self.engine.codes["encoder"] = self.codes[name]
+        self.engine.encode(self.space, self.batch)
+        self.engine.codes["encoder"] = self.codes["encoder"]
 
-    return replay
+    def measure(self) -> dict[str, float]:
+        return {
+            "whole": seconds_of(lambda: self.engine.search(self.sources, self.settings)),
+            "encoder": seconds_of(lambda: self.run_encoder("encoder")),
+            "products": seconds_of(lambda: self.run_encoder("products")),
+        }
 
 
 def main() -> None:
@@ -90,47 +68,46 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--length", type=int, default=20)
     parser.add_argument("--steps", type=int, default=25)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=32)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    source_BS = torch.randint(4, VOCABULARY, (SENTENCES, options.length))
+    sources = torch.randint(4, VOCABULARY, (options.batch, options.length)).tolist()
     models = {
-        "plain-6": lamina.build("transformer", size="small", vocab_size=VOCABULARY),
-        "msc-72": lamina.build("msc", size="small", vocab_size=VOCABULARY, encoder={"layers": 72}),
+        PLAIN: lamina.build("transformer", size="small", vocab_size=VOCABULARY),
+        DEEP: lamina.build("msc", size="small", vocab_size=VOCABULARY, encoder={"layers": 72}),
+        FUSED: lamina.build("surface-fusion", size="small", vocab_size=VOCABULARY),
     }
-    replays = {name: products_of(model.eval(), source_BS) for name, model in models.items()}
-    for model in models.values():
-        prepare_for_decoding(model)
-    taken: dict[str, dict[str, list[float]]] = {
-        name: {"encoder": [], "whole": [], "products": [], "encode": []} for name in models
-    }
+    subjects = {name: Subject(model, sources, options.steps) for name, model in models.items()}
+    taken: dict[str, list[dict[str, float]]] = {name: [] for name in subjects}
     for turn in range(options.rounds + 1):
-        for name, model in models.items():
-            found = measure(model, source_BS, options.steps)
-            with torch.inference_mode():
-                found["encode"] = seconds_of(lambda model=model: model.encode(source_BS))  # type: ignore[misc]
-            found["products"] = seconds_of(replays[name])
+        for name, subject in subjects.items():
+            found = subject.measure()
             if turn:  # the first is a warm-up
-                for key, value in found.items():
-                    taken[name][key].append(value)
-    tokens = SENTENCES * (options.steps + 1)
-    report: dict[str, Any] = {"threads": options.threads, "sentences": SENTENCES, "beam": BEAM}
-    for name, times in taken.items():
-        steps = statistics.median(a - b for a, b in zip(times["whole"], times["encoder"], strict=True))
-        whole, encode, products = (statistics.median(times[key]) for key in ("whole", "encode", "products"))
-        report[name] = {
-            "decoder_tokens_per_second": round(tokens / steps, 1),
-            "tokens_per_second": round(tokens / whole, 1),
-            "encoder_seconds": round(encode, 3),
-            "its_products_seconds": round(products, 3),
-            "encoder_over_products": round(encode / products, 2),
-        }
-    shares = {
-        key: round(report["msc-72"][key] / report["plain-6"][key], 3)
-        for key in ("decoder_tokens_per_second", "tokens_per_second")
+                taken[name].append(found)
+    tokens = options.batch * (options.steps + 1)
+    report: dict[str, Any] = {
+        "instruction_set": chosen_set().name,
+        "threads": 1,
+        "sentences": options.batch,
+        "beam": BEAM,
     }
-    print(json.dumps({**report, "msc-72 over plain-6": shares}, indent=2))
+    for name, rounds in taken.items():
+        encoder, products = (statistics.median(each[part] for each in rounds) for part in ("encoder", "products"))
+        report[name] = {
+            "decoder_tokens_per_second": round(
+                tokens / statistics.median(r["whole"] - r["encoder"] for r in rounds), 1
+            ),
+            "tokens_per_second": round(tokens / statistics.median(each["whole"] for each in rounds), 1),
+            "encoder_seconds": round(encoder, 4),
+            "its_products_seconds": round(products, 4),
+            "encoder_over_products": round(statistics.median(r["encoder"] / r["products"] for r in rounds), 3),
+        }
+    for name in (DEEP, FUSED):
+        report[f"{name} over {PLAIN}"] = {
+            key: round(report[name][key] / report[PLAIN][key], 3)
+            for key in ("decoder_tokens_per_second", "tokens_per_second")
+        }
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

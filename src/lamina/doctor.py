@@ -58,7 +58,7 @@ class Requirement:
 
 def examine() -> list[Finding]:
     """Everything there is to know, in the order of the report."""
-    return [*versions(), *devices(), *extras(), *places(), try_model()]
+    return [*versions(), *devices(), *extras(), *places(), try_model(), try_engine()]
 
 
 def versions() -> Iterator[Finding]:
@@ -104,6 +104,7 @@ def devices() -> Iterator[Finding]:
     yield inform("cores", lambda: f"{os.cpu_count()}")
     yield inform("threads", threads)
     yield inform("vectors", vectors)
+    yield inform("engine", engine)
     yield inform("memory", memory)
     yield inform("cuda", graphics)
     yield inform("precision", precision)
@@ -138,6 +139,16 @@ def vectors() -> str:
     import torch
 
     return torch.backends.cpu.get_cpu_capability()
+
+
+def engine() -> str:
+    """The vector instructions of the CPU engine, and how it multiplies in 8 bits."""
+    from lamina.engine.compilation import ready_folder
+    from lamina.engine.host import chosen_set
+
+    ready_folder()
+    chosen = chosen_set()
+    return f"{chosen.name}, {chosen.lanes} lanes, int8 {'by VNNI' if chosen.vnni else 'widened to 16 bits'}"
 
 
 def memory() -> str:
@@ -180,6 +191,23 @@ def try_model() -> Finding:
     except Exception as error:
         return Finding("self-test", "model", f"failed ({one_line(error)})", works=False)
     return Finding("self-test", "model", f"ok, {time.perf_counter() - started:.2f} s")
+
+
+def try_engine() -> Finding:
+    """The CPU engine translates as torch does, in 32 and in 8 bits."""
+    started = time.perf_counter()
+    try:
+        from lamina.engine.compilation import ready_folder
+
+        ready_folder()
+        from lamina.engine.selftest import find_difference
+
+        problem = find_difference()
+    except Exception as error:
+        problem = one_line(error)
+    if problem:
+        return Finding("self-test", "engine", f"failed ({problem})", works=False)
+    return Finding("self-test", "engine", f"ok, {time.perf_counter() - started:.2f} s")
 
 
 def train_and_search() -> None:

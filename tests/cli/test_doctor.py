@@ -32,10 +32,12 @@ def test_a_working_installation() -> None:
     assert found["versions"]["torch"]["found"] == torch.__version__
     assert {"numpy", "PyYAML", "subword-nmt", "typer"} <= found["versions"].keys()
     assert found["devices"]["threads"]["found"] == str(torch.get_num_threads())
-    assert list(found["devices"]) == ["cpu", "cores", "threads", "vectors", "memory", "cuda", "precision"]
+    assert list(found["devices"]) == ["cpu", "cores", "threads", "vectors", "engine", "memory", "cuda", "precision"]
     assert list(found["extras"]) == EXTRAS
     assert re.fullmatch(r"[\d,]+\.\d GB", found["disk"]["free here"]["found"])
     assert float(re.fullmatch(r"ok, (.*) s", found["self-test"]["model"]["found"])[1]) < 2
+    assert re.fullmatch(r"ok, (.*) s", found["self-test"]["engine"]["found"])
+    assert re.fullmatch(r".*, (4|8|16) lanes, int8 (by VNNI|widened to 16 bits)", found["devices"]["engine"]["found"])
 
 
 def test_columns_are_aligned() -> None:
@@ -55,7 +57,7 @@ def test_a_broken_dependency_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["versions"]["torch"]["found"] == f"{broken}; pip install 'torch>=2.6'"
     assert found["self-test"]["model"]["works"] is False
     assert found["devices"]["threads"]["found"].startswith("unknown (ModuleNotFoundError")
-    assert run_lamina("doctor").stdout.endswith("\nDoes not work: torch, model.\n")
+    assert run_lamina("doctor").stdout.endswith("\nDoes not work: torch, model, engine.\n")
 
 
 def test_a_missing_dependency_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from lamina.engine.vectors import (
     INSTRUCTION_SET,
     INTEGERS,
     LANES,
+    absolute,
     broadcast,
     call_llvm,
     constant,
@@ -147,13 +148,6 @@ def store_quantised(builder: Any, address: Any, values: Any, scale: Any) -> None
         whole = builder.sub(whole, constant(128, INTEGERS))
     narrow = builder.trunc(whole, ir.VectorType(I8 if VNNI else I16, LANES))
     store_at(builder, narrow, address, align=1)
-
-
-@instruction(vector, vector)
-def absolute(builder: Any, x: Any) -> Any:
-    """|x|."""
-    bits = builder.and_(builder.bitcast(x, INTEGERS), constant(0x7FFFFFFF, INTEGERS))
-    return builder.bitcast(bits, FLOATS)
 
 
 @compiled

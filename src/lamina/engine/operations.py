@@ -16,6 +16,7 @@ from lamina.engine.products import compiled
 from lamina.engine.vectors import (
     BYTES,
     LANES,
+    absolute,
     exp,
     first_lanes,
     fma,
@@ -29,6 +30,7 @@ from lamina.engine.vectors import (
     store,
     store_float,
     store_lane_sums,
+    where_negative,
 )
 
 Floats = NDArray[np.float32]
@@ -159,10 +161,9 @@ def running_mean(y: int, x: int, size: int, sums: int, before: int, position: in
 
 @compiled
 def sigmoid_of(x: Any) -> Any:  # vectors
-    """σ(x) = e^min(x,0) / (e^min(x,0) + e^min(−x,0)), which never overflows."""
-    zero = splat(f32(0))
-    up, down = exp(zero - maximum(zero - x, zero)), exp(zero - maximum(x, zero))
-    return up / (up + down)
+    """σ(x) = (e^−|x| or 1) / (1 + e^−|x|), which never overflows: the first where x is negative."""
+    one, e = splat(f32(1)), exp(splat(f32(0)) - absolute(x))
+    return where_negative(x, e, one) / (one + e)
 
 
 @compiled
@@ -197,15 +198,15 @@ def pool(
 
 @compiled
 def log_sum_exp(x: int, size: int) -> np.float32:
-    """log Σ e^x over a whole number of panels (two vectors)."""
-    a, b = load(x), load(x + BYTES)
-    for k in range(2 * BYTES, size, 2 * BYTES):
-        a, b = maximum(a, load(x + k)), maximum(b, load(x + BYTES + k))
-    highest = lane_max(maximum(a, b))
-    most, c, d = splat(highest), splat(f32(0)), splat(f32(0))
-    for k in range(0, size, 2 * BYTES):
-        c, d = c + exp(load(x + k) - most), d + exp(load(x + BYTES + k) - most)
-    return highest + f32(math.log(lane_sum(c + d)))
+    """log Σ e^x."""
+    highest = load(x)
+    for k in range(BYTES, size, BYTES):
+        highest = maximum(highest, load(x + k))
+    most = lane_max(highest)
+    shift, total = splat(most), splat(f32(0))
+    for k in range(0, size, BYTES):
+        total = total + exp(load(x + k) - shift)
+    return most + f32(math.log(lane_sum(total)))
 
 
 @compiled

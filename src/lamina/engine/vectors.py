@@ -18,6 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.datamodel import models, registry
 from numba.extending import intrinsic, overload
+from numpy.polynomial import Chebyshev, Polynomial
 
 from lamina.engine.host import chosen_set
 
@@ -180,6 +181,19 @@ def maximum(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
+@instruction(vector, vector)
+def absolute(builder: Any, x: Any) -> Any:
+    """|x|."""
+    bits = builder.and_(builder.bitcast(x, INTEGERS), constant(0x7FFFFFFF, INTEGERS))
+    return builder.bitcast(bits, FLOATS)
+
+
+@instruction(vector, vector, vector, vector)
+def where_negative(builder: Any, x: Any, a: Any, b: Any) -> Any:
+    """a where x < 0, else b."""
+    return builder.select(builder.fcmp_ordered("<", x, constant(0.0)), a, b)
+
+
 @instruction(types.float32, vector)
 def lane_sum(builder: Any, x: Any) -> Any:
     """The sum of all lanes."""
@@ -234,7 +248,8 @@ def store_lane_sums(builder: Any, address: Any, a: Any, b: Any, c: Any, d: Any) 
     store_at(builder, shuffle(builder, four, four, [g * own for g in range(4)]), address)
 
 
-EXP2 = [float(np.float32(math.log(2) ** n / math.factorial(n))) for n in range(7)]  # 2^f = Σ (f·ln 2)^n / n!
+# 2^f for |f| ≤ ½ to 8e-8: the polynomial of degree 5 through Chebyshev's points
+EXP2 = [float(value) for value in Chebyshev.interpolate(np.exp2, 5, domain=[-0.5, 0.5]).convert(kind=Polynomial).coef]
 
 
 @instruction(vector, vector)

@@ -46,6 +46,7 @@ def measure_decoding(
         "sentences": len(sources),
         "beam": beam,
         "int8": int8,
+        "backend": type(translator.backend).__name__,
         "threads": torch.get_num_threads(),
         "device": str(translator.device),
         "batches": [

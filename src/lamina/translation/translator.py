@@ -98,11 +98,12 @@ class Translator:
         beam: int = 5,
         lenpen: float = 1.0,
         batch_sentences: int = BATCH_SENTENCES,
+        search: SearchSettings | None = None,
     ) -> list[Translation]:
-        """Sources that are cut into subwords already, each ending with eos."""
+        """Sources that are cut into subwords already, each ending with eos. `search` sets all there is to set."""
         vocabulary = self.text.source.vocabulary
         ids = [[vocabulary.ids.get(symbol, UNK) for symbol in source] for source in sources]
-        settings = SearchSettings(beam=beam, lenpen=lenpen)
+        settings = search or SearchSettings(beam=beam, lenpen=lenpen)
         found = self._search_all(ids, settings, batch_sentences=batch_sentences)
         return [self._translation(hypotheses, 1) for hypotheses in found]
 
