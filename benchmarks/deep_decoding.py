@@ -38,12 +38,11 @@ class Subject:
     """One engine and its sources."""
 
     def __init__(self, model: Any, sources: list[list[int]], steps: int) -> None:
-        from lamina.engine.engine import describe_sources
         from lamina.engine.machine import PRODUCT
 
         self.engine, self.sources = make_engine([model.eval()]), sources
         self.settings = SearchSettings(beam=BEAM, min_length=steps, max_length=(0.0, steps))
-        self.batch = describe_sources(sources, self.settings, None, None)
+        self.batch = self.engine.describe(sources, self.settings, None, None)
         self.space = self.engine.new_workspace()
         self.engine.fit(self.space, self.batch, len(sources) * BEAM, steps + 1)
         code = self.engine.codes["encoder"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from lamina.engine import compilation, host
 from lamina.engine.compilation import make_engine
 from lamina.engine.lowering import UnsupportedModule
+from lamina.engine.search import WRITTEN
 from lamina.errors import LaminaError, UsageError
 from lamina.model.encoders.stack import EncoderLayer
 from lamina.model.seq2seq import Seq2Seq
@@ -212,6 +214,36 @@ def test_an_engine_cannot_be_copied() -> None:
 
     with pytest.raises(TypeError, match="full of addresses"):
         copy.deepcopy(make_engine([small()]))
+
+
+def test_what_would_be_read_outside_the_weights_is_refused() -> None:
+    engine = make_engine([small()])
+    assert engine.search([], SHORT) == []
+    for sources, prefixes, message in (
+        ([[4, 23, 2]], None, "The source has token 23, but the vocabulary has 23 entries."),
+        ([[4, -1, 2]], None, "The source has token -1, but the vocabulary has 23 entries."),
+        ([[4, 2]], [[99]], "The prefix has token 99, but the vocabulary has 23 entries."),
+        ([[4, 2], []], None, "A source must have at least one token."),
+    ):
+        with pytest.raises(UsageError, match=re.escape(message)):
+            engine.search(sources, SHORT, prefixes)
+    with pytest.raises(UsageError, match="The prefix has token 23"):
+        engine.forced([[4, 2]], [[0, 23]])
+    stepper = Searcher("engine", small()).stepper
+    with pytest.raises(UsageError, match="The target has token 30"):
+        stepper.step(torch.tensor([30]), stepper.start(torch.tensor([[4, 2]]), 1))
+
+
+def test_a_batch_that_needs_much_memory_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, parts = make_engine([tiny()]), make_engine([tiny()])
+    sources, prefixes = some_sources(7), [[5]] * 3 + [[6, 7]] * 4
+    expected = whole.search(sources, SHORT, prefixes)
+    monkeypatch.setattr("lamina.engine.engine.MUCH_MEMORY", 200_000)
+    assert parts.search(sources, SHORT, prefixes) == expected
+    assert parts._idle[0].buffers[WRITTEN].nbytes < whole._idle[0].buffers[WRITTEN].nbytes / 2
+    endless = SearchSettings(max_length=(0.0, 10**8))
+    with pytest.raises(UsageError, match=r"would need [\d,]+ GiB of memory; lower the beam or the maximum length\."):
+        parts.search(sources[:1], endless)
 
 
 # compilation

@@ -14,15 +14,18 @@ from lamina.engine.lowering import lower
 from lamina.engine.machine import FIELDS
 from lamina.engine.prepared import Prepared
 from lamina.engine.program import Field, Weight
-from lamina.engine.search import LENGTH, LIMIT, PREFIX_LENGTH, Found, Layout, Options, Sources
+from lamina.engine.search import LENGTH, LIMIT, PREFIX_LENGTH, WRITTEN, Found, Layout, Options, Sources
 from lamina.engine.tuning import ENCODER_ROWS
 from lamina.engine.workspace import Workspace, allocate
+from lamina.errors import UsageError
 from lamina.model.seq2seq import Seq2Seq
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.text.vocabulary import PAD
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float32]
+
+MUCH_MEMORY, MOST_MEMORY = 2**30, 2**34  # bytes of caches: of a batch, unless it is a single source; of that
 
 
 class Forced(NamedTuple):
@@ -37,7 +40,8 @@ class Engine:
 
     def __init__(self, models: Sequence[Seq2Seq], int8: bool = False) -> None:
         self.lowered = lower(models, int8)
-        self.start_id, self.vocabulary = models[0].start_id, models[0].config.target_vocab
+        self.start_id = models[0].start_id
+        self.source_vocabulary, self.vocabulary = models[0].config.source_vocab, models[0].config.target_vocab
         self.functions = entry_points()
         program = self.lowered.program
         self.weights = allocate(program.size)
@@ -53,10 +57,24 @@ class Engine:
         prefixes: Sequence[Sequence[int]] | None = None,
         stop: Int64 | None = None,
     ) -> list[list[Hypothesis]]:
-        """The finished hypotheses of every source, best first; a source whose `stop` becomes 1 is given up."""
-        batch = describe_sources(sources, settings, prefixes, stop)
-        room = int(batch.table[[LIMIT, PREFIX_LENGTH]].max()) + 1
+        """The finished hypotheses of every source, best first; a source whose `stop` becomes 1 is given up.
+
+        A batch that would need much memory is searched in parts, with the same results.
+        """
+        batch = self.describe(sources, settings, prefixes, stop)
+        room = int(batch.table[[LIMIT, PREFIX_LENGTH]].max(initial=0)) + 1
         count, beam = len(sources), settings.beam
+        if count > 1 and self._cache_bytes(count * beam * room) > MUCH_MEMORY:
+            return [
+                hypotheses
+                for part in (slice(0, count // 2), slice(count // 2, None))
+                for hypotheses in self.search(
+                    sources[part], settings, None if prefixes is None else prefixes[part], batch.stop[part]
+                )
+            ]
+        if (size := self._cache_bytes(count * beam * room)) > MOST_MEMORY:
+            memory = f"{size / 2**30:,.0f} GiB"
+            raise UsageError(f"Outputs this long would need {memory} of memory; lower the beam or the maximum length.")
         found = Found(
             np.zeros((count, beam, room), np.int32),
             np.zeros((count, beam), np.int64),
@@ -74,7 +92,7 @@ class Engine:
 
     def prepare(self, sources: Sequence[Sequence[int]]) -> Prepared:
         """Encode sources, to run rows through the decoder step by step."""
-        batch = describe_sources(sources, SearchSettings(), None, None)
+        batch = self.describe(sources, SearchSettings(), None, None)
         prepared = Prepared(self, batch)
         if sources:
             self.fit(prepared.space, batch, 0, 0)
@@ -89,6 +107,7 @@ class Engine:
         prepared, count = self.prepare(sources), len(sources) * length
         place = prepared.reserve(count)
         tokens = np.array([[*prefix, *[PAD] * (length - len(prefix))] for prefix in prefixes], np.int64).reshape(-1)
+        check_ids("prefix", tokens, self.vocabulary)
         recorded = prepared.run(
             tokens,
             np.tile(np.arange(length), len(sources)),
@@ -107,6 +126,24 @@ class Engine:
         recorded = iter(self.forced([source], [prefix], [each for layer in readers for each in layer]).recorded)
         heads, length = self.lowered.heads, len(source)
         return [tuple(next(recorded)[0, :, :heads, :length].swapaxes(0, 1) for _ in layer) for layer in readers]
+
+    def describe(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        prefixes: Sequence[Sequence[int]] | None,
+        stop: Int64 | None,
+    ) -> Sources:
+        """Sources and prefixes one after another, as compiled code reads them; it trusts what it reads."""
+        tokens, first, length = join(sources)
+        prefix, prefix_first, prefix_length = join(prefixes if prefixes is not None else [()] * len(sources))
+        if len(length) and length.min() == 0:
+            raise UsageError("A source must have at least one token.")
+        check_ids("source", tokens, self.source_vocabulary)
+        check_ids("prefix", prefix, self.vocabulary)
+        limits = np.array([settings.limit(size) for size in length.tolist()], np.int64)
+        flags = np.zeros(len(sources), np.int64) if stop is None else stop
+        return Sources(tokens, prefix, np.stack([first, length, limits, prefix_first, prefix_length]), flags)
 
     def encode(self, space: Workspace, batch: Sources) -> None:
         """Run the encoder."""
@@ -138,6 +175,12 @@ class Engine:
         yield space
         self._idle.append(space)  # after an error it is left behind: who knows what is in it
 
+    def _cache_bytes(self, written: int) -> int:
+        """Bytes of caches that have room for so many positions."""
+        program = self.lowered.program
+        widths = [width for width, kind in zip(program.widths, program.kinds, strict=True) if kind == WRITTEN]
+        return 4 * sum(widths) * written
+
     def _place(self, instructions: Sequence[tuple[Field, ...]]) -> Int64:
         """Instructions with addresses instead of offsets into the weights."""
         base = self.weights.ctypes.data
@@ -152,18 +195,11 @@ class Engine:
         raise TypeError("An engine is full of addresses; make another one where it is needed.")
 
 
-def describe_sources(
-    sources: Sequence[Sequence[int]],
-    settings: SearchSettings,
-    prefixes: Sequence[Sequence[int]] | None,
-    stop: Int64 | None,
-) -> Sources:
-    """Sources and prefixes one after another, as compiled code reads them."""
-    tokens, first, length = join(sources)
-    prefix, prefix_first, prefix_length = join(prefixes if prefixes is not None else [()] * len(sources))
-    limits = np.array([settings.limit(size) for size in length.tolist()], np.int64)
-    flags = np.zeros(len(sources), np.int64) if stop is None else stop
-    return Sources(tokens, prefix, np.stack([first, length, limits, prefix_first, prefix_length]), flags)
+def check_ids(name: str, tokens: Int64, vocabulary: int) -> None:
+    """Ids must be those of the vocabulary: compiled code looks them up unseen."""
+    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
+        wrong = next(token for token in tokens.tolist() if not 0 <= token < vocabulary)
+        raise UsageError(f"The {name} has token {wrong}, but the vocabulary has {vocabulary:,} entries.")
 
 
 def join(rows: Sequence[Sequence[int]]) -> tuple[Int64, Int64, Int64]:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lamina.engine.engine import Engine
+from lamina.engine.engine import Engine, check_ids
 from lamina.engine.prepared import Prepared
 from lamina.model.states import LogProbs
 from lamina.text.vocabulary import PAD
@@ -42,6 +42,7 @@ class EngineStepper:
         """Read one more token in every row."""
         batch, rows, position = state.past.shape
         count = batch * rows
+        check_ids("target", tokens_R.numpy(), self.engine.vocabulary)
         place = state.prepared.reserve(count)
         past = np.concatenate([state.past, place.reshape(batch, rows, 1)], axis=2)
         sources = state.sources.repeat(rows)
