@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from lamina.cli import main
-from lamina.engine.compilation import make_engine, ready_folder
+from lamina.engine.compilation import make_engine
+from lamina.engine.lowering import UnsupportedModule
+from lamina.engine.stepper import EngineStepper
 from lamina.errors import Problem
 from lamina.model.bridges import BRIDGES
 from lamina.model.build import build
@@ -30,11 +32,6 @@ from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import Stepper, TorchStepper
 from lamina.systems import override, settings
-
-ready_folder()  # compiled code, and with it the vectors that the engine is imported for
-
-from lamina.engine.lowering import UnsupportedModule  # noqa: E402
-from lamina.engine.stepper import EngineStepper  # noqa: E402
 
 VOCABULARY = 23
 SHARED = Path(__file__).parents[2] / "shared"

@@ -12,18 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lamina.engine.compilation import ready_folder
-
-ready_folder()
-
-from lamina.engine import machine  # noqa: E402
-from lamina.engine.compilation import entry_points  # noqa: E402
-from lamina.engine.machine import COUNT, OWN, PLACE, POSITION, SOURCE, START, TOKEN  # noqa: E402
-from lamina.engine.products import ADD, RELU, STORE  # noqa: E402
-from lamina.engine.program import Program, Weight, whole_vectors  # noqa: E402
-from lamina.engine.search import SOURCE_TOKEN, WRITTEN  # noqa: E402
-from lamina.engine.workspace import Workspace, allocate  # noqa: E402
-from lamina.model.layers.positions import Positions  # noqa: E402
+from lamina.engine import machine
+from lamina.engine.compilation import entry_points
+from lamina.engine.machine import COUNT, OWN, PLACE, POSITION, SOURCE, START, TOKEN
+from lamina.engine.products import ADD, RELU, STORE
+from lamina.engine.program import Program, Weight, whole_vectors
+from lamina.engine.search import SOURCE_TOKEN, WRITTEN
+from lamina.engine.workspace import Workspace, allocate
+from lamina.model.layers.positions import Positions
 
 WIDTHS = [1, 5, 16, 37, 300]
 ROWS = 7
