@@ -33,7 +33,7 @@ from lamina.translation.translator import BATCH_TOKENS, batches
 from support import LEGAL, VARIANTS, Searcher, build_combination, make_batch, rows_of, scramble, small
 
 SHORT = SearchSettings(beam=3, max_length=(1.0, 3))
-LONG = SearchSettings(beam=5, min_length=400, max_length=(0.0, 400))
+LONG = SearchSettings(beam=5, min_length=100, max_length=(0.0, 100))
 
 
 def some_sources(count: int, seed: int = 0) -> list[list[int]]:
@@ -173,7 +173,7 @@ def test_long_sentences_make_small_batches() -> None:
 def test_a_search_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     backend = EngineBackend(make_engine([tiny()]))
-    work = [SourceBatch(some_sources(32, seed)) for seed in range(20)]
+    work = [SourceBatch(some_sources(4, seed)) for seed in range(40)]
     expected = next(backend.search(work[:1], LONG))
     started = time.monotonic()
     results = backend.search(work, LONG)
