@@ -1,4 +1,4 @@
-"""Sizes that were chosen by measuring, on AVX2 and AVX-512 machines; results do not depend on them, only speed does."""
+"""Sizes that were chosen by measuring; only speed depends on them, results do not."""
 
 from __future__ import annotations
 
@@ -10,4 +10,3 @@ UNROLL = 4  # multiply-adds of each sum between two tests for the end
 INT8_UNROLL = 2 if INSTRUCTION_SET.vnni else 1  # the same in 8 bits
 DEPTH_BLOCK = 256  # inputs of a panel that stay in the first-level cache while all rows pass by
 ENCODER_ROWS = 256  # source tokens that pass through the encoder together
-BATCH_SENTENCES = 32  # sentences that are searched together
