@@ -69,7 +69,7 @@ def bench_decode(
     ] = None,
     sentences: Annotated[int, typer.Option("--sentences", min=1, help="Lines at most.")] = 1000,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds; the median counts.")] = 3,
-    int8: Annotated[bool, typer.Option("--int8", help="Linear layers in 8 bits.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Matrix products in 8 bits.")] = False,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")

@@ -32,7 +32,7 @@ def evaluate(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Also write the translations here.")] = None,
     checkpoint: Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")] = "best",
-    int8: Annotated[bool, typer.Option("--int8", help="Linear layers in 8 bits (CPU).")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Matrix products in 8 bits (CPU).")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
     threads: Annotated[

@@ -54,7 +54,7 @@ def translate(
     alignments: Annotated[bool, typer.Option("--alignments", help="Source–target pairs of subwords (jsonl).")] = False,
     attention: Annotated[bool, typer.Option("--attention", help="The last layer's attention (jsonl).")] = False,
     checkpoint: Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")] = "best",
-    int8: Annotated[bool, typer.Option("--int8", help="Linear layers in 8 bits (CPU).")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Matrix products in 8 bits (CPU).")] = False,
     buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines read before any is translated.")] = 2000,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
     threads: Annotated[
