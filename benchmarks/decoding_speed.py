@@ -40,13 +40,13 @@ import torch
 from torch import Tensor, nn
 
 import lamina
+from lamina.base.cpu import chosen_set
 from lamina.engine.compilation import ready_folder
-from lamina.engine.host import chosen_set
 from lamina.interop.ctranslate2 import export_ctranslate2
 from lamina.model.layers.positions import sinusoids
 from lamina.model.seq2seq import Seq2Seq
-from lamina.runs import load_run
 from lamina.search.settings import SearchSettings
+from lamina.store.loading import load_run
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.vocabulary import EOS, PAD, SPECIALS, Vocabulary
 from lamina.translation import Translator
@@ -209,8 +209,8 @@ def marian_weights(model: Seq2Seq, positions: Tensor) -> Iterator[tuple[str, Ten
         yield from linear(f"{name}_layer_norm", norm.weight, norm.bias)
 
     def feed_forward(name: str, ours: Any) -> Iterator[tuple[str, Tensor]]:
-        yield from linear(f"{name}.fc1", ours.feed_forward.rise.weight, ours.feed_forward.rise.bias)
-        yield from linear(f"{name}.fc2", ours.feed_forward.fall.weight, ours.feed_forward.fall.bias)
+        yield from linear(f"{name}.fc1", ours.feed_forward.up_proj.weight, ours.feed_forward.up_proj.bias)
+        yield from linear(f"{name}.fc2", ours.feed_forward.down_proj.weight, ours.feed_forward.down_proj.bias)
         norm = ours.feed_forward_residual.norm
         yield from linear(f"{name}.final_layer_norm", norm.weight, norm.bias)
 

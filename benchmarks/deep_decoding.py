@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 import lamina
+from lamina.base.cpu import chosen_set
 from lamina.engine.compilation import make_engine
-from lamina.engine.host import chosen_set
 from lamina.search.settings import SearchSettings
 
 VOCABULARY, BEAM = 10_124, 5

@@ -19,9 +19,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from lamina.model.build import build
 from lamina.model.layers.positions import sinusoids
-from lamina.systems import SIZES
+from lamina.systems.build import build
+from lamina.systems.published import SIZES
 
 
 class TorchTransformer(nn.Module):

@@ -35,8 +35,8 @@ def peak_mb() -> float:
 def measure(head: str, tokens: int, d_model: int, vocabulary: int) -> float:
     import torch
 
-    from lamina.model.build import build
     from lamina.model.states import DecoderStates
+    from lamina.systems.build import build
 
     model = build(
         size="base",
@@ -54,7 +54,7 @@ def measure(head: str, tokens: int, d_model: int, vocabulary: int) -> float:
     features_BTD = torch.randn(1, tokens, d_model, requires_grad=True)
     features_BTD.grad = torch.zeros_like(features_BTD)
     with torch.no_grad():
-        memory = model.head.remember(model.encode(source_BS))
+        memory = model.head.project_source(model.encode(source_BS))
     states = DecoderStates((features_BTD,), features_BTD)
     before = resident_mb()
     if HEADS[head] is None:

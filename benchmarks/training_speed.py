@@ -37,12 +37,12 @@ def lamina_step(data: Path, size: str, tokens: int) -> Step:
     """One update exactly as `lamina train` makes it."""
     import torch
 
-    from lamina.training.speed import idle_trainer
+    from lamina.bench.training import benchmark_trainer
 
     folder = TemporaryDirectory()
     recipe = Path(folder.name) / "recipe.yaml"
     recipe.write_text(RECIPE.format(size=size, tokens=tokens), encoding="utf-8")
-    trainer = idle_trainer(recipe, [], data, Path(folder.name) / "run", torch.device("cpu"))
+    trainer = benchmark_trainer(recipe, [], data, Path(folder.name) / "run", torch.device("cpu"))
     trainer.scratch = folder  # type: ignore[attr-defined]  # lives as long as the trainer
     return trainer.update
 
@@ -53,7 +53,7 @@ def marian_step(data: Path, size: str, tokens: int) -> Step:
     from transformers import MarianConfig, MarianMTModel
 
     from lamina.corpus.prepared import PreparedData
-    from lamina.systems import SIZES
+    from lamina.systems.published import SIZES
 
     shape = SIZES[size]
     layers = {side: shape[side]["layers"] for side in ("encoder", "decoder")}
@@ -102,9 +102,9 @@ def work(name: str, data: Path, size: str, tokens: int, threads: int, pipe: Conn
     """Train on request: a number of steps in, tokens per second and peak memory out."""
     import torch
 
+    from lamina.bench.training import real_tokens
     from lamina.corpus.batches import Batches, Position
     from lamina.corpus.prepared import PreparedData
-    from lamina.training.speed import real_tokens
 
     torch.set_num_threads(threads)
     step = MAKERS[name](data, size, tokens)

@@ -21,7 +21,6 @@ from lamina.engine.lowering import UnsupportedModule
 from lamina.engine.stepper import EngineStepper
 from lamina.errors import Problem
 from lamina.model.bridges import BRIDGES
-from lamina.model.build import build
 from lamina.model.config import ModelConfig
 from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
@@ -31,9 +30,14 @@ from lamina.search.ensemble import EnsembleStepper
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import Stepper, TorchStepper
-from lamina.systems import override, settings
+from lamina.store.model_folder import write_model_folder
+from lamina.systems.build import build
+from lamina.systems.published import override, settings
+from lamina.text.pipeline import pipeline_of_words
+from lamina.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
 
 VOCABULARY = 23
+WORDS = Vocabulary((*SPECIALS, *(f"w{n}" for n in range(VOCABULARY - len(SPECIALS)))))
 SHARED = Path(__file__).parents[2] / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared, which is not part of the repository")
 
@@ -61,6 +65,11 @@ def run_lamina(*arguments: str | Path, stdin: str = "") -> Finished:
     finally:
         sys.argv, sys.stdin = before
     return Finished(code or 0, out.getvalue(), err.getvalue())
+
+
+def save(model: Seq2Seq, folder: Path) -> None:
+    """A model folder of a model with this module's vocabulary."""
+    write_model_folder(folder, model, pipeline_of_words(Vocabularies(WORDS, WORDS)), "Made by a test.")
 
 
 class Combination(NamedTuple):

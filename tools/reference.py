@@ -28,7 +28,7 @@ API = {  # by module
     "lamina.scoring.compare": ["compare_outputs", "Row"],
     "lamina.scoring.protocol": ["Gold"],
     "lamina.corpus.prepared": ["PreparedData"],
-    "lamina.corpus.demo": ["demo_pairs", "write_demo"],
+    "lamina.demo.grammar": ["demo_pairs", "write_demo"],
 }
 KINDS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 HEADINGS = "| key | type | default | meaning |\n|---|---|---|---|"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lamina.version import __version__
+
 if TYPE_CHECKING:
     import os
 
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
     from lamina.text.vocabulary import Vocabularies
     from lamina.translation import Translator
 
-__version__ = "0.1.0"
-__all__ = ["build", "load", "load_fairseq"]
+__all__ = ["__version__", "build", "load", "load_fairseq"]
 
 
 def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
@@ -25,7 +26,7 @@ def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size:
 
         lamina.build("msc", size="small", vocab_size=10000, encoder={"layers": 36}, head={"type": "surface"})
     """
-    from lamina.model.build import build as build_model
+    from lamina.systems.build import build as build_model
 
     return build_model(system, vocab_size=vocab_size, size=size, **model)
 

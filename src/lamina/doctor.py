@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 
-from lamina import __version__
+from lamina.version import __version__
 
 FOR_DEVELOPERS = ("dev", "docs", "all")  # extras that add nothing a user could miss
 MODULES = {"PyYAML": "yaml"}  # packages that are imported by another name
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One line of the report. Lamina works if everything that is needed does."""
 
     section: str
@@ -56,24 +56,24 @@ class Requirement:
         return True, version
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Check]:
     """Everything there is to know, in the order of the report."""
     return [*versions(), *devices(), *extras(), *places(), try_model(), try_engine()]
 
 
-def versions() -> Iterator[Finding]:
+def versions() -> Iterator[Check]:
     """Lamina, Python and what Lamina cannot do without."""
     note = "" if requirements() else ", not installed: what it needs is not known"
-    yield Finding("versions", "lamina", f"{__version__}{note}")
-    yield Finding("versions", "python", platform.python_version())
+    yield Check("versions", "lamina", f"{__version__}{note}")
+    yield Check("versions", "python", platform.python_version())
     for requirement in requirements():
         if requirement.extra is None:
             works, found = requirement.find()
             fix = "" if works else f"; pip install '{requirement.package}>={requirement.lowest}'"
-            yield Finding("versions", requirement.package, f"{found}{fix}", works)
+            yield Check("versions", requirement.package, f"{found}{fix}", works)
 
 
-def extras() -> Iterator[Finding]:
+def extras() -> Iterator[Check]:
     """Each extra with its versions, or the line that installs it."""
     packages: dict[str, list[Requirement]] = {}
     for requirement in requirements():
@@ -84,7 +84,7 @@ def extras() -> Iterator[Finding]:
         found = ", ".join(f"{package} {state}" for package, _, state in results)
         works = all(works for _, works, _ in results)
         fix = "" if works else f"; pip install 'lamina[{extra}]'"
-        yield Finding("extras", extra, f"{found}{fix}", works, needed=False)
+        yield Check("extras", extra, f"{found}{fix}", works, needed=False)
 
 
 def requirements() -> list[Requirement]:
@@ -98,7 +98,7 @@ def requirements() -> list[Requirement]:
     return [Requirement(match["package"], match["lowest"], match["extra"]) for match in matches]
 
 
-def devices() -> Iterator[Finding]:
+def devices() -> Iterator[Check]:
     """The processor, its memory and the GPUs, as torch sees them."""
     yield inform("cpu", processor)
     yield inform("cores", lambda: f"{os.cpu_count()}")
@@ -110,12 +110,12 @@ def devices() -> Iterator[Finding]:
     yield inform("precision", precision)
 
 
-def inform(name: str, ask: Callable[[], str]) -> Finding:
+def inform(name: str, ask: Callable[[], str]) -> Check:
     """What is good to know; not every system tells it."""
     try:
-        return Finding("devices", name, ask(), needed=False)
+        return Check("devices", name, ask(), needed=False)
     except Exception as error:
-        return Finding("devices", name, f"unknown ({one_line(error)})", works=False, needed=False)
+        return Check("devices", name, f"unknown ({one_line(error)})", works=False, needed=False)
 
 
 def processor() -> str:
@@ -143,8 +143,8 @@ def vectors() -> str:
 
 def engine() -> str:
     """The vector instructions of the CPU engine, and how it multiplies in 8 bits."""
+    from lamina.base.cpu import chosen_set
     from lamina.engine.compilation import ready_folder
-    from lamina.engine.host import chosen_set
 
     ready_folder()
     chosen = chosen_set()
@@ -168,32 +168,32 @@ def precision() -> str:
     """What `precision: auto` trains in: 16 bits on a GPU, bf16 if it can."""
     import torch
 
-    from lamina.training.distributed import choose_device
+    from lamina.base.devices import choose_device
     from lamina.training.trainer import choose_precision
 
     chosen = choose_precision("auto", choose_device("auto"))
     return {None: "fp32", torch.bfloat16: "bf16 (AMP)", torch.float16: "fp16 (AMP)"}[chosen]
 
 
-def places() -> Iterator[Finding]:
+def places() -> Iterator[Check]:
     """Room where the command is run."""
     try:
-        yield Finding("disk", "free here", gigabytes(shutil.disk_usage(Path.cwd()).free))
+        yield Check("disk", "free here", gigabytes(shutil.disk_usage(Path.cwd()).free))
     except OSError as error:
-        yield Finding("disk", "free here", f"unknown ({one_line(error)})", works=False, needed=False)
+        yield Check("disk", "free here", f"unknown ({one_line(error)})", works=False, needed=False)
 
 
-def try_model() -> Finding:
+def try_model() -> Check:
     """A tiny model reads, learns and writes."""
     started = time.perf_counter()
     try:
         train_and_search()
     except Exception as error:
-        return Finding("self-test", "model", f"failed ({one_line(error)})", works=False)
-    return Finding("self-test", "model", f"ok, {time.perf_counter() - started:.2f} s")
+        return Check("self-test", "model", f"failed ({one_line(error)})", works=False)
+    return Check("self-test", "model", f"ok, {time.perf_counter() - started:.2f} s")
 
 
-def try_engine() -> Finding:
+def try_engine() -> Check:
     """The CPU engine translates as torch does, in 32 and in 8 bits."""
     started = time.perf_counter()
     try:
@@ -206,18 +206,18 @@ def try_engine() -> Finding:
     except Exception as error:
         problem = one_line(error)
     if problem:
-        return Finding("self-test", "engine", f"failed ({problem})", works=False)
-    return Finding("self-test", "engine", f"ok, {time.perf_counter() - started:.2f} s")
+        return Check("self-test", "engine", f"failed ({problem})", works=False)
+    return Check("self-test", "engine", f"ok, {time.perf_counter() - started:.2f} s")
 
 
 def train_and_search() -> None:
     """Forward, backward and a beam of two over one sentence; every gradient must be a number."""
     import torch
 
-    from lamina.model.build import build
     from lamina.search.beam import beam_search
     from lamina.search.settings import SearchSettings
     from lamina.search.stepper import TorchStepper
+    from lamina.systems.build import build
 
     model = build("surface-fusion", size="tiny", vocab_size=20, d_model=16, ffn_size=32, heads=2)
     source_BS, prefix_BT, target_BT = torch.tensor([[4, 5, 2]]), torch.tensor([[0, 6]]), torch.tensor([[6, 2]])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.corpus.demo import write_demo
+from lamina.demo.grammar import write_demo
 from support import run_lamina
 
 RECIPE = """\

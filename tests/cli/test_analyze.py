@@ -18,8 +18,8 @@ from lamina.analysis.difficulty import cut, difficulties
 from lamina.analysis.finding import label_runs
 from lamina.analysis.layers import watched_gates
 from lamina.model.layers.fusion import GatedFusion
-from lamina.runs import load_run
-from lamina.training.checkpoint import Checkpoints
+from lamina.store.checkpoints import Checkpoints
+from lamina.store.loading import load_run
 from support import Finished, run_lamina
 
 TrainedRun = Callable[[str], Path]

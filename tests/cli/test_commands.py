@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.model.folder import load_model
+from lamina.store.model_folder import load_model_folder
 from support import run_lamina as run
 
 FIXTURE = Path(__file__).parents[1] / "golden" / "fixtures" / "sf_readme_defaults"
@@ -84,10 +84,10 @@ def test_import_fairseq(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "stack × top × surface" in result.stdout
     assert result.stderr == f"Next: lamina translate {tmp_path / 'en-ro'} --input FILE\n"
-    assert load_model(tmp_path / "en-ro").config.head.gate == 0.8
+    assert load_model_folder(tmp_path / "en-ro").model.config.head.gate == 0.8
     again = import_fixture(tmp_path / "en-ro")
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_import_fairseq_refuses_bad_files(tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from lamina.demo import DemoSize
+from lamina.demo.story import DemoSize
 from support import Finished, run_lamina
 
 
 def run_small(out: Path, monkeypatch: pytest.MonkeyPatch, steps: int = 12) -> Finished:
-    monkeypatch.setattr("lamina.demo.DemoSize", lambda train, steps: DemoSize(train, valid=12, test=12, steps=steps))
+    monkeypatch.setattr(
+        "lamina.demo.story.DemoSize", lambda train, steps: DemoSize(train, valid=12, test=12, steps=steps)
+    )
     return run_lamina("demo", "--out", out, "--steps", str(steps), "--pairs", "120")
 
 
@@ -38,7 +40,7 @@ def test_the_whole_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 def test_a_training_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lamina.demo.SYSTEMS", {"plain": "demo-transformer", "fused": "no-such-recipe"})
+    monkeypatch.setattr("lamina.demo.story.SYSTEMS", {"plain": "demo-transformer", "fused": "no-such-recipe"})
     result = run_small(tmp_path / "demo", monkeypatch)
     assert result.returncode == 2
     assert result.stderr.splitlines()[-1].startswith(f"lamina: {tmp_path / 'demo' / 'runs' / 'fused.log'}: ")

@@ -12,12 +12,12 @@ import pytest
 import typer.main
 import yaml
 
-from lamina.analysis.study import Study
 from lamina.cli import app
 from lamina.interop.fairseq.arguments import DEFAULTS, NEUTRAL
 from lamina.recipe.json_schema import recipe_schema
 from lamina.recipe.loader import load_recipe
 from lamina.recipe.shipped import shipped_names
+from lamina.study.study import Study
 from support import run_lamina
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lamina.corpus.demo import write_demo
-from lamina.runs import load_run
+from lamina.demo.grammar import write_demo
 from lamina.search.settings import SearchSettings
+from lamina.store.loading import load_run
 from lamina.translation.backends import SourceBatch, TorchBackend
 from support import Searcher, run_lamina
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from lamina.corpus.demo import write_demo
 from lamina.corpus.prepared import PreparedData
+from lamina.demo.grammar import write_demo
 from support import SHARED, needs_shared
 from support import run_lamina as run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lamina.corpus.demo import write_demo
-from lamina.systems import SYSTEMS
+from lamina.demo.grammar import write_demo
+from lamina.systems.published import SYSTEMS
 from support import run_lamina
 
 README = Path(__file__).parents[2] / "README.md"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lamina.model.folder import load_model
 from lamina.recipe.shipped import shipped_names, shipped_recipe
+from lamina.store.model_folder import load_model_folder
 from support import Finished, run_lamina
 
 NAME = "multi30k-en-de-msc"
@@ -97,7 +97,7 @@ def test_train_by_name(data: Path, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     written = (tmp_path / "run" / "recipe.yaml").read_text(encoding="utf-8")
     assert f"name: {NAME}\nsystem: msc\n" in written
-    assert load_model(tmp_path / "run" / "model").config.encoder.type == "msc"
+    assert load_model_folder(tmp_path / "run" / "model").model.config.encoder.type == "msc"
 
 
 def test_train_by_a_wrong_name(data: Path, tmp_path: Path) -> None:

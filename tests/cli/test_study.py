@@ -12,9 +12,9 @@ from statistics import fmean, stdev
 
 import pytest
 
-from lamina.analysis.study import plan, read_study
 from lamina.recipe.loader import load_recipe
 from lamina.recipe.shipped import find_recipe
+from lamina.study.study import plan, read_study
 from support import run_lamina
 
 STUDY = """\

@@ -19,8 +19,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lamina.model.folder import load_model
-from lamina.systems import SYSTEMS
+from lamina.store.model_folder import load_model_folder
+from lamina.systems.published import SYSTEMS
 from support import Finished, run_lamina
 
 
@@ -78,7 +78,7 @@ def test_a_run_leaves_what_it_should(straight: Path) -> None:
     kinds = {record["kind"] for record in metrics(straight)}
     assert kinds == {"train", "valid", "gradients"}
     assert len(next(record for record in metrics(straight) if record["kind"] == "gradients")["encoder"]) == 2
-    assert load_model(straight / "model").config.head.type == "surface"
+    assert load_model_folder(straight / "model").model.config.head.type == "surface"
     valid = [record for record in metrics(straight) if record["kind"] == "valid"]
     assert all(record["normalised_perplexity"] < record["perplexity"] for record in valid)
 
@@ -142,7 +142,7 @@ def test_average(straight: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("the average of steps 20, 24\n")
     parts = [load_file(straight / "checkpoints" / f"step_0000{step}" / "model.safetensors") for step in (20, 24)]
-    averaged = dict(load_model(straight / "averaged").named_parameters())
+    averaged = dict(load_model_folder(straight / "averaged").model.named_parameters())
     for name, weight in averaged.items():
         torch.testing.assert_close(weight.detach(), (parts[0][name] + parts[1][name]) / 2)
     chosen = run_lamina("average", straight, "--steps", "10,20")

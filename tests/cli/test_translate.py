@@ -190,7 +190,7 @@ def test_bench(data: Path, straight: Path) -> None:
         (["--top-k", "3"], 2, "lamina: --temperature, --top-k and --top-p need --sample.\n"),
         (["--sample", "--prefix", "x"], 2, "lamina: --prefix is for beam search; leave --sample out.\n"),
         (["--attention"], 2, "lamina: --alignments and --attention need --format jsonl.\n"),
-        (["--checkpoint", "7"], 2, "there is no checkpoint `7`; there are 5, 8, 10, 15, 16, 20, 24.\n"),
+        (["--checkpoint", "7"], 2, ": no checkpoint `7`; available: 5, 8, 10, 15, 16, 20, 24.\n"),
         (["--checkpoint", "bst"], 2, "--checkpoint must be best, last or a step, but is `bst` instead.\n"),
         (["--input", "nowhere"], 3, "lamina: nowhere: not found.\n"),
         (["--diverse-groups", "2"], 2, "lamina: The beam 5 must be a multiple of the 2 groups.\n"),

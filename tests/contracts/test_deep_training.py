@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lamina.model.build import build
 from lamina.model.seq2seq import Seq2Seq
+from lamina.systems.build import build
 from lamina.training.objective import encoder_gradient_norms
 
 VOCABULARY, SYMBOLS = 14, 10

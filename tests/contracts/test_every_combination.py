@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from lamina.errors import ConfigurationError, UsageError
-from lamina.model.build import build
 from lamina.model.encoders import ENCODERS
-from lamina.model.folder import load_model, save_model
-from lamina.systems import SYSTEMS
+from lamina.store.model_folder import load_model_folder
+from lamina.systems.build import build
+from lamina.systems.published import SYSTEMS
 from support import (
     ILLEGAL,
     VOCABULARY,
@@ -23,6 +23,7 @@ from support import (
     make_batch,
     pad,
     rows_of,
+    save,
     small,
 )
 
@@ -105,8 +106,8 @@ def test_loss_is_that_of_the_log_probabilities(combination: Combination) -> None
 @every_combination
 def test_save_and_load(combination: Combination, tmp_path: Path) -> None:
     model, batch = build_combination(combination), make_batch()
-    save_model(model, tmp_path)
-    loaded = load_model(tmp_path)
+    save(model, tmp_path / "model")
+    loaded = load_model_folder(tmp_path / "model").model
     assert loaded.config == model.config
     with torch.no_grad():
         expected = model.log_probs(batch.source_BS, batch.prefix_BT)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from lamina import build
-from lamina.systems import SYSTEMS
+from lamina.systems.published import SYSTEMS
 
 RECORDED = Path(__file__).with_name("loss_curves.json")
 VOCABULARY, SENTENCES, LENGTH, UPDATES = 31, 6, 9, 5

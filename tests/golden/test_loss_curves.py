@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from golden.loss_curves import RECORDED, loss_curve
 
-from lamina.systems import SYSTEMS
+from golden.loss_curves import RECORDED, loss_curve
+from lamina.systems.published import SYSTEMS
 
 CURVES = json.loads(RECORDED.read_text())
 

@@ -128,7 +128,7 @@ def test_soft_is_postnorm_and_the_published_formula() -> None:
     assert_equal_models(soft, postnorm)
     batch = make_batch()
     with torch.no_grad():
-        memory = soft.remember(batch.source_BS)
+        memory = soft.project_source(batch.source_BS)
         sides = soft.head.sides(soft.decode(batch.prefix_BT, memory), memory.head)
         a, b = sides.target_BTD @ soft.head.weight_VD.T, sides.source_BTD @ soft.head.weight_VD.T
         formula = (a + (0.7 * b).log_softmax(dim=-1)).log_softmax(dim=-1)
@@ -166,7 +166,7 @@ def test_hard_loss_is_two_weighted_cross_entropies(gate: Any) -> None:
     real_BT = batch.target_BT != 1
 
     def reference() -> torch.Tensor:
-        memory = model.remember(batch.source_BS)
+        memory = model.project_source(batch.source_BS)
         sides = model.head.sides(model.decode(batch.prefix_BT, memory), memory.head)
         gate_BT1 = torch.as_tensor(sides.gate).expand(*real_BT.shape, 1)
         total = torch.zeros(())
@@ -203,7 +203,7 @@ def test_mixed_attention_that_sees_no_memory_is_self_attention() -> None:
     mixed, plain = (small(decoder={"attention": kind}) for kind in ("mixed", "self"))
     one, other = (model.decoder.layers[0].target_attention for model in (mixed, plain))
     one.load_state_dict(other.state_dict())
-    memory = mixed.remember(make_batch().source_BS).decoder[0]
+    memory = mixed.project_source(make_batch().source_BS).decoder[0]
     blind = replace(memory, valid_BS=torch.zeros_like(memory.valid_BS))
     x_BTD = torch.randn(3, 5, 16)
     torch.testing.assert_close(one(x_BTD, blind), other(x_BTD, memory))
@@ -213,7 +213,7 @@ def test_merged_attention_adds_the_running_mean_before_the_output_projection() -
     model = small(decoder={"attention": "merged"})
     merged = model.decoder.layers[0].target_attention
     enc = model.encode(make_batch().source_BS)
-    memory = model.decoder.layers[0].remember(model.bridge(enc)[0])
+    memory = model.decoder.layers[0].project_memory(model.bridge(enc)[0])
     x_BTD, attention = torch.randn(3, 5, 16), merged.attention
     weights_BHTS = attention.weights(
         attention.query(x_BTD), memory.streams[0].keys_BHMK, memory.valid_BS[:, None, None, :]

@@ -12,7 +12,7 @@ from support import LEGAL, Combination, build_combination, make_batch, small
 def source_side_gradients(model: Seq2Seq) -> dict[str, torch.Tensor | None]:
     """Gradients of what the surface reader contributes, by parameter."""
     batch = make_batch()
-    memory = model.remember(batch.source_BS)
+    memory = model.project_source(batch.source_BS)
     sides = model.head.sides(model.decode(batch.prefix_BT, memory), memory.head)
     names, parameters = zip(*model.named_parameters(), strict=True)
     total = sides.source_BTD.square().sum()
@@ -26,7 +26,7 @@ def test_alignment_trains_no_layer(combination: Combination) -> None:
     assert not {name for name in touched if name.startswith(("encoder.", "decoder.", "bridge."))}
     assert "source_embedding.tokens.weight" in touched
     assert "head.reader.attention.qkv.weight" in touched
-    assert "head.feed_forward.rise.weight" in touched
+    assert "head.feed_forward.up_proj.weight" in touched
 
 
 @pytest.mark.parametrize("reader", ["mean", "max"])
@@ -49,7 +49,7 @@ def test_surface_shares_the_dropout_mask_of_the_encoder_input() -> None:
 def test_pooling_takes_every_real_token(reader: str) -> None:
     model, source_BS = small(head={"type": "surface", "reader": reader}), make_batch().source_BS
     enc = model.encode(source_BS)
-    pooled_BD = model.head.remember(enc).pooled_BD
+    pooled_BD = model.head.project_source(enc).pooled_BD
     for row, tokens in enumerate(source_BS):
         surface = enc.surface_BSD[row, : int((tokens != 1).sum())]
         expected = surface.mean(dim=0) if reader == "mean" else surface.amax(dim=0)

@@ -27,7 +27,7 @@ def test_equals_torch_multi_head_attention(attention: Attention) -> None:
     )
     x_BTD, memory_BMD = torch.randn(2, 4, 12), torch.randn(2, 6, 12)
     valid_BM = torch.tensor([[True] * 6, [True] * 3 + [False] * 3])
-    found = attention.read(x_BTD, attention.remember(memory_BMD), mask_keys(valid_BM))
+    found = attention.read(x_BTD, attention.project_kv(memory_BMD), mask_keys(valid_BM))
     expected, _ = theirs(x_BTD, memory_BMD, memory_BMD, key_padding_mask=~valid_BM)
     torch.testing.assert_close(found, expected)
 
@@ -35,12 +35,12 @@ def test_equals_torch_multi_head_attention(attention: Attention) -> None:
 def test_explicit_weights_equal_the_fused_path(attention: Attention) -> None:
     x_BTD, memory_BMD = torch.randn(2, 4, 12), torch.randn(2, 6, 12)
     valid_BM = torch.tensor([[True] * 6, [False] * 2 + [True] * 4])
-    memory, query_BHTK = attention.remember(memory_BMD), attention.query(x_BTD)
+    memory, query_BHTK = attention.project_kv(memory_BMD), attention.query(x_BTD)
     weights_BHTM = attention.weights(query_BHTK, memory.keys_BHMK, mask_keys(valid_BM))
     torch.testing.assert_close(weights_BHTM.sum(dim=-1), torch.ones(2, 3, 4))
     assert (weights_BHTM[1, :, :, :2] == 0).all()
     explicit_BTD = (weights_BHTM @ memory.values_BHMK).transpose(1, 2).flatten(2)
-    torch.testing.assert_close(explicit_BTD, attention.weigh(query_BHTK, memory, mask_keys(valid_BM)))
+    torch.testing.assert_close(explicit_BTD, attention.attend(query_BHTK, memory, mask_keys(valid_BM)))
 
 
 def test_dropout_acts_in_training_only() -> None:

@@ -101,8 +101,8 @@ def gru(cell: torch.nn.GRUCell, state: torch.Tensor, block: torch.Tensor) -> tor
 
 
 def ffn(cell: torch.nn.Module, state: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
-    hidden = (torch.cat([state, block], dim=-1) @ cell.rise.weight.T + cell.rise.bias).clamp(min=0)
-    return hidden @ cell.fall.weight.T + cell.fall.bias
+    hidden = (torch.cat([state, block], dim=-1) @ cell.up_proj.weight.T + cell.up_proj.bias).clamp(min=0)
+    return hidden @ cell.down_proj.weight.T + cell.down_proj.bias
 
 
 @pytest.mark.parametrize("cell", [gru, ffn])
@@ -119,7 +119,7 @@ def test_contexts_run_over_depth_and_reach_the_decoder(cell: Any) -> None:
 
 
 def test_the_ffn_cell_is_as_wide_as_the_feed_forward_networks() -> None:
-    assert small("msc", encoder={"cell": "ffn"}).encoder.cell.rise.weight.shape == (24, 32)
+    assert small("msc", encoder={"cell": "ffn"}).encoder.cell.up_proj.weight.shape == (24, 32)
 
 
 ABLATIONS = {

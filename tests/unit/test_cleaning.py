@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.corpus.cleaning import survey
+from lamina.corpus.cleaning import clean
 from lamina.corpus.filters import REASONS, Filters
 
 PAIRS = [
@@ -19,7 +19,7 @@ PAIRS = [
 
 
 def test_every_dropped_pair_is_counted_by_reason_with_its_line() -> None:
-    found = survey(PAIRS, Filters(max_characters=150, max_ratio=3))
+    found = clean(PAIRS, Filters(max_characters=150, max_ratio=3))
     assert found.keep.tolist() == [True, False, True, False, False, False, False, True, False]
     assert found.dropped == {"empty": 2, "long": 1, "ratio": 1, "duplicate": 2}
     assert found.first_lines == {"empty": [2, 7], "long": [5], "ratio": [4], "duplicate": [6, 9]}
@@ -29,13 +29,13 @@ def test_every_dropped_pair_is_counted_by_reason_with_its_line() -> None:
 @pytest.mark.parametrize("off", REASONS)
 def test_filters_can_be_turned_off_one_by_one(off: str) -> None:
     active = tuple(reason for reason in REASONS if reason != off)
-    found = survey(PAIRS, Filters(active, max_characters=150, max_ratio=3))
+    found = clean(PAIRS, Filters(active, max_characters=150, max_ratio=3))
     assert found.dropped[off] == 0
     assert all(found.dropped[reason] for reason in active)
 
 
 def test_all_off_keeps_everything() -> None:
-    assert survey(PAIRS, Filters(())).kept == len(PAIRS)
+    assert clean(PAIRS, Filters(())).kept == len(PAIRS)
 
 
 def test_short_lines_may_differ_in_length() -> None:

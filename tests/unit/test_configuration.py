@@ -12,7 +12,7 @@ from lamina.errors import ConfigurationError, UsageError
 from lamina.model.bridges import BRIDGES
 from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
-from lamina.systems import override
+from lamina.systems.published import override
 
 
 def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> list[str]:

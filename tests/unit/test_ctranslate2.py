@@ -12,11 +12,11 @@ import torch
 
 from lamina.errors import DataError, UsageError
 from lamina.interop.ctranslate2 import POSITIONS, export_ctranslate2
-from lamina.model.build import build
-from lamina.model.folder import save_model, write_folder
 from lamina.model.seq2seq import Seq2Seq
-from lamina.systems import SYSTEMS
-from lamina.text.pipeline import TextPipeline, make_pipeline
+from lamina.store.model_folder import write_model_folder
+from lamina.systems.build import build
+from lamina.systems.published import SYSTEMS
+from lamina.text.pipeline import TextPipeline, make_pipeline, pipeline_of_words
 from lamina.text.vocabulary import EOS, SPECIALS, Vocabularies, Vocabulary
 from support import pad, run_lamina, scramble, small
 
@@ -196,7 +196,7 @@ def test_the_refusal_says_everything(tmp_path: Path) -> None:
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="exists already; choose another folder"):
+    with pytest.raises(UsageError, match="already exists; choose another folder"):
         export_ctranslate2(make(), words(), tmp_path)
 
 
@@ -217,8 +217,7 @@ def run(tmp_path: Path) -> Path:
     model = make(norm="post")
     with torch.no_grad():
         model.decoder.layers[-1].feed_forward_residual.norm.bias.add_(model.head.weight_VD[EOS] * 20)
-    save_model(model, tmp_path / "run" / "model")
-    words().save(tmp_path / "run" / "model")
+    write_model_folder(tmp_path / "run" / "model", model, words(), "Made by a test.")
     return tmp_path / "run"
 
 
@@ -252,7 +251,8 @@ def test_the_card_works(
 
 
 def test_an_imported_model_has_vocabularies_only(tmp_path: Path) -> None:
-    write_folder(make(start_id=EOS), Vocabularies(SOURCE, TARGET), tmp_path / "model", "Made by a test.")
+    text = pipeline_of_words(Vocabularies(SOURCE, TARGET))
+    write_model_folder(tmp_path / "model", make(start_id=EOS), text, "Made by a test.")
     result = run_lamina("export", tmp_path / "model", "--to", "ctranslate2", "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert TextPipeline.load(tmp_path / "out").target.vocabulary == TARGET
@@ -267,8 +267,7 @@ def test_what_was_exported_is_not_ours_to_open(run: Path, tmp_path: Path) -> Non
 
 
 def test_a_refusal_ends_with_2(tmp_path: Path) -> None:
-    save_model(small("surface-fusion"), tmp_path / "model")
-    words(SMALL, SMALL).save(tmp_path / "model")
+    write_model_folder(tmp_path / "model", small("surface-fusion"), words(SMALL, SMALL), "Made by a test.")
     result = run_lamina("export", tmp_path / "model", "--to", "ctranslate2", "--out", tmp_path / "out")
     assert result == (
         2,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from lamina.corpus.demo import adjectives, adverbials, demo_pairs, names, nouns, places, verbs
-from lamina.corpus.demo.words import Adjective, Noun, Spot
+from lamina.demo.grammar import adjectives, adverbials, demo_pairs, names, nouns, places, verbs
+from lamina.demo.grammar.words import Adjective, Noun, Spot
 from lamina.errors import UsageError
 
 Pair = tuple[str, str]
@@ -76,7 +76,7 @@ def test_requests_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
         demo_pairs("dev", 1)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="count: must not be negative, but is -1 instead"):
         demo_pairs("train", -1)
-    monkeypatch.setattr("lamina.corpus.demo.pairs._PATIENCE", 1)
+    monkeypatch.setattr("lamina.demo.grammar.pairs._PATIENCE", 1)
     with pytest.raises(UsageError, match=r"split `test` has given [\d,]+ distinct pairs and then none in 1 draws"):
         list(demo_pairs("test", 100))
 

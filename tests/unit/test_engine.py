@@ -20,7 +20,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lamina.engine import compilation, host
+from lamina.base import cpu
+from lamina.engine import compilation
 from lamina.engine.compilation import make_engine
 from lamina.engine.lowering import UnsupportedModule
 from lamina.engine.search import WRITTEN
@@ -29,7 +30,7 @@ from lamina.model.encoders.stack import EncoderLayer
 from lamina.model.seq2seq import Seq2Seq
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.translation.backends import EngineBackend, SourceBatch, TorchBackend, choose_backend
-from lamina.translation.translator import BATCH_TOKENS, batches
+from lamina.translation.translator import BATCH_TOKENS, cut_batches
 from support import LEGAL, VARIANTS, Searcher, build_combination, make_batch, rows_of, scramble, small
 
 SHORT = SearchSettings(beam=3, max_length=(1.0, 3))
@@ -44,7 +45,7 @@ def some_sources(count: int, seed: int = 0) -> list[list[int]]:
 def tiny(system: str = "transformer", **own: Any) -> Seq2Seq:
     """The size `tiny`, whose widths are whole vectors."""
     torch.manual_seed(1)
-    from lamina.model.build import build
+    from lamina.systems.build import build
 
     return scramble(build(system, size="tiny", vocab_size=200, **own).eval())
 
@@ -81,8 +82,8 @@ def test_a_layer_of_somebody_else_decodes_as_it_trains() -> None:
 
 def test_other_parts_that_are_not_exactly_ours_are_refused() -> None:
     model = small()
-    model.decoder.layers[1].feed_forward.rise = nn.utils.parametrizations.weight_norm(
-        model.decoder.layers[1].feed_forward.rise
+    model.decoder.layers[1].feed_forward.up_proj = nn.utils.parametrizations.weight_norm(
+        model.decoder.layers[1].feed_forward.up_proj
     )
     with pytest.raises(UnsupportedModule, match="Linear"):
         make_engine([model])
@@ -148,7 +149,7 @@ def test_few_sentences_use_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(backend.engine, "search", noted)
     sources = some_sources(9)
-    numbers = list(batches([len(source) for source in sources], workers=backend.batches_at_once))
+    numbers = list(cut_batches([len(source) for source in sources], workers=backend.batches_at_once))
     work = [SourceBatch([sources[number] for number in batch]) for batch in numbers]
     expected = search(sources, SHORT)
     assert list(backend.search(work, SHORT)) == [[expected[number] for number in batch] for batch in numbers]
@@ -160,13 +161,13 @@ def test_few_sentences_use_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     [(0, 2, []), (1, 2, [1]), (5, 2, [3, 2]), (32, 2, [16, 16]), (70, 2, [18, 18, 18, 16]), (64, 1, [32, 32])],
 )
 def test_batches_are_cut_for_the_workers(count: int, workers: int, sizes: list[int]) -> None:
-    found = list(batches([7] * count, 32, workers))
+    found = list(cut_batches([7] * count, 32, workers))
     assert [len(batch) for batch in found] == sizes
     assert sorted(number for batch in found for number in batch) == list(range(count))
 
 
 def test_long_sentences_make_small_batches() -> None:
-    found = list(batches([1000] * 20, 32, 2))
+    found = list(cut_batches([1000] * 20, 32, 2))
     assert max(len(batch) * 1000 for batch in found) <= BATCH_TOKENS
 
 
@@ -260,7 +261,7 @@ def children(monkeypatch: pytest.MonkeyPatch, codes: Sequence[int]) -> list[str]
     tried: list[str] = []
 
     def run(command: list[str], env: dict[str, str], **_: Any) -> SimpleNamespace:
-        tried.append(env[host.CHOICE_VARIABLE])
+        tried.append(env[cpu.CHOICE_VARIABLE])
         (Path(env["LAMINA_ENGINE_CACHE"]) / "search.nbi").write_bytes(b"code")
         return SimpleNamespace(returncode=codes[len(tried) - 1], stderr=b"")
 
@@ -271,8 +272,8 @@ def children(monkeypatch: pytest.MonkeyPatch, codes: Sequence[int]) -> list[str]
 def test_a_set_that_kills_the_self_test_is_not_used(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sets = host.INSTRUCTION_SETS[:2]
-    monkeypatch.setattr(host, "usable_sets", lambda: list(sets))
+    sets = cpu.INSTRUCTION_SETS[:2]
+    monkeypatch.setattr(cpu, "usable_sets", lambda: list(sets))
     tried = children(monkeypatch, [-signal.SIGILL, 0])
     folder = place / "key"
     assert compilation.compile_in_child(folder) == sets[1].name
@@ -305,9 +306,9 @@ def test_damaged_compiled_code_is_not_loaded(place: Path, monkeypatch: pytest.Mo
 def test_the_key_follows_the_sources_and_the_lanes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first = compilation.key()
     assert compilation.key() == first
-    monkeypatch.setenv(host.LANES_VARIABLE, "4")
+    monkeypatch.setenv(cpu.LANES_VARIABLE, "4")
     assert compilation.key() != first
-    monkeypatch.delenv(host.LANES_VARIABLE)
+    monkeypatch.delenv(cpu.LANES_VARIABLE)
     package = Path(compilation.__file__).parents[1]
     for name in compilation.COMPILED:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -337,12 +338,12 @@ def test_old_folders_are_removed(tmp_path: Path) -> None:
 
 
 def test_lanes_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(host.LANES_VARIABLE, "7")
+    monkeypatch.setenv(cpu.LANES_VARIABLE, "7")
     with pytest.raises(UsageError, match="LAMINA_LANES must be 4, 8 or 16, but is 7 instead"):
-        host.usable_sets()
-    monkeypatch.setenv(host.LANES_VARIABLE, "8")
-    assert all(each.lanes <= 8 for each in host.usable_sets())
-    assert host.usable_sets()[-1].lanes == 4
+        cpu.usable_sets()
+    monkeypatch.setenv(cpu.LANES_VARIABLE, "8")
+    assert all(each.lanes <= 8 for each in cpu.usable_sets())
+    assert cpu.usable_sets()[-1].lanes == 4
 
 
 @pytest.mark.slow
@@ -352,7 +353,7 @@ def test_narrower_vectors(lanes: str) -> None:
     root = Path(__file__).parents[1]
     tests = [root / "unit" / "test_engine_instructions.py", root / "contracts" / "test_backends.py", __file__]
     command = [sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", "-n", "2", *tests]
-    environment = {**os.environ, host.LANES_VARIABLE: lanes}
+    environment = {**os.environ, cpu.LANES_VARIABLE: lanes}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=900, check=False, cwd=root.parent
     )

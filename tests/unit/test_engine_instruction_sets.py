@@ -16,9 +16,9 @@ WIDE = f"{COMMON},+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512cd"
 COMPILE = """
 import sys
 from numba import types
-from lamina.engine import host
-chosen = next(each for each in host.INSTRUCTION_SETS if each.name == sys.argv[1])
-host.usable_sets = lambda: [chosen]
+from lamina.base import cpu
+chosen = next(each for each in cpu.INSTRUCTION_SETS if each.name == sys.argv[1])
+cpu.usable_sets = lambda: [chosen]
 from lamina.engine import int8, products
 int8.product_int8.compile((types.int64,) * 14)
 products.product.compile((types.int64,) * 10)
@@ -29,8 +29,8 @@ print(*int8.product_int8.inspect_asm().values(), *products.product.inspect_asm()
 STAND_IN = """
 import numpy as np
 from llvmlite import ir
-from lamina.engine import host
-host.usable_sets = lambda: [host.InstructionSet("stand-in", 8, 16, True)]
+from lamina.base import cpu
+cpu.usable_sets = lambda: [cpu.InstructionSet("stand-in", 8, 16, True)]
 from lamina.engine import int8
 from lamina.engine.vectors import I32, INTEGERS, LANES, shuffle
 

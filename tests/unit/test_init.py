@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from lamina.model.build import build
 from lamina.model.seq2seq import Seq2Seq
+from lamina.systems.build import build
 
 D, F = 64, 96
 
@@ -30,7 +30,7 @@ def test_backbone() -> None:
     for part in layer.attention.qkv.weight.chunk(3):
         assert_uniform(part, math.sqrt(6 / (2 * D)) / math.sqrt(2))
     assert_uniform(layer.attention.out.weight, math.sqrt(6 / (2 * D)))
-    assert_uniform(layer.feed_forward.rise.weight, math.sqrt(6 / (D + F)))
+    assert_uniform(layer.feed_forward.up_proj.weight, math.sqrt(6 / (D + F)))
     for gate in model.encoder.cell.weight_ih.chunk(3):
         assert_uniform(gate, math.sqrt(6 / (2 * D)))
 
@@ -38,7 +38,7 @@ def test_backbone() -> None:
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_depth_scaled(stack: str) -> None:
     for number, layer in enumerate(getattr(make("ds"), stack).layers, start=1):
-        assert_uniform(layer.feed_forward.fall.weight, math.sqrt(6 / (D + F)) / math.sqrt(number))
+        assert_uniform(layer.feed_forward.down_proj.weight, math.sqrt(6 / (D + F)) / math.sqrt(number))
         attention = layer.attention if stack == "encoder" else layer.target_attention.attention
         for part in attention.qkv.weight.chunk(3):
             assert_uniform(part, math.sqrt(6 / (2 * D)) / math.sqrt(number))
@@ -46,8 +46,8 @@ def test_depth_scaled(stack: str) -> None:
 
 def test_lipschitz() -> None:
     layer = make("lipschitz").encoder.layers[5]
-    assert_uniform(layer.feed_forward.rise.weight, 1 / math.sqrt(D))
-    assert_uniform(layer.feed_forward.fall.weight, 1 / math.sqrt(F))
+    assert_uniform(layer.feed_forward.up_proj.weight, 1 / math.sqrt(D))
+    assert_uniform(layer.feed_forward.down_proj.weight, 1 / math.sqrt(F))
 
 
 @pytest.mark.parametrize("init", ["xavier", "ds", "lipschitz"])

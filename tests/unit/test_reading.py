@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from lamina.corpus.reading import OneFile, TwoFiles, read_lines
+from lamina.base.reading import read_lines
+from lamina.corpus.reading import OneFile, TwoFiles
 from lamina.errors import DataError, UsageError
 
 ODD = "a\u2028b\n\x00nul\r\nform\x0cfeed\x0b\n\x85nel\n\nlast"

@@ -8,7 +8,7 @@ import sys
 import pytest
 import sacrebleu
 
-from lamina.corpus.reading import read_lines
+from lamina.base.reading import read_lines
 from lamina.errors import DataError, MissingExtraError, UsageError
 from lamina.scoring.metrics import METRICS, build_metrics, check_names
 from lamina.scoring.protocol import Gold, Result, score

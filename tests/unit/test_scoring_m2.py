@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lamina.corpus.reading import read_lines
+from lamina.base.reading import read_lines
 from lamina.errors import DataError, UsageError
 from lamina.scoring.edit_lattice import Lattice, Node, build_lattice, count_edits
 from lamina.scoring.m2 import MaxMatch

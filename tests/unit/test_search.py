@@ -14,7 +14,7 @@ from lamina.search.candidates import best_candidates
 from lamina.search.rules import FREE, forced_token, repeated_tokens, split_candidates
 from lamina.search.sampling import SamplingSettings
 from lamina.search.settings import Hypothesis, SearchSettings
-from lamina.systems import SYSTEMS
+from lamina.systems.published import SYSTEMS
 from support import Searcher, every_backend, make_batch, pad, rows_of, small
 
 GREEDY = SamplingSettings(temperature=0)

@@ -14,12 +14,12 @@ import typer
 
 from lamina.cli import app
 from lamina.errors import UsageError
-from lamina.model.build import count_parameters, resolve
 from lamina.model.config import ModelConfig
 from lamina.recipe.loader import load_recipe
 from lamina.recipe.schema import Recipe
 from lamina.recipe.shipped import ShippedRecipe, find_recipe, shipped_names, shipped_recipe
-from lamina.systems import SYSTEMS, find_configuration
+from lamina.systems.build import count_parameters, resolve
+from lamina.systems.published import SYSTEMS, find_configuration
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "corpora").glob("*.md"))

@@ -72,15 +72,15 @@ def test_beams_share_the_memory_of_their_source() -> None:
 
 def test_keys_and_values_of_a_memory_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    remember = Attention.remember
+    project = Attention.project_kv
 
     def counted(self: Attention, memory_BMD: torch.Tensor) -> object:
         calls.append(1)
-        return remember(self, memory_BMD)
+        return project(self, memory_BMD)
 
     stepper = TorchStepper(small("msc-surface"))
     with torch.no_grad():
         state = stepper.start(make_batch().source_BS, 1)
-        monkeypatch.setattr(Attention, "remember", counted)
+        monkeypatch.setattr(Attention, "project_kv", counted)
         advance(stepper, state, 4, rows=3)
     assert not calls

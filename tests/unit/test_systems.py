@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.model.build import count_parameters, resolve
-from lamina.systems import SIZES, SYSTEMS, find_configuration
+from lamina.systems.build import count_parameters, resolve
+from lamina.systems.published import SIZES, SYSTEMS, find_configuration
 
 PUBLISHED = {  # millions: Wei et al. 2020, Table 2, and the Multi30k anchor
     "transformer-small": 10.5,

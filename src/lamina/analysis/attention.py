@@ -13,8 +13,8 @@ from lamina.errors import UsageError
 from lamina.model.heads.surface import SurfaceHead
 from lamina.model.heads.surface_readers import AttentionReader
 from lamina.model.seq2seq import Seq2Seq
-from lamina.runs import load_run
 from lamina.search.settings import SearchSettings
+from lamina.store.loading import load_run
 from lamina.translation import Translator
 
 READING = (
@@ -84,10 +84,10 @@ def surface_attention(model: Seq2Seq, source_1S: Tensor, prefix_1T: Tensor) -> T
     if not isinstance(model.head, SurfaceHead) or not isinstance(model.head.reader, AttentionReader):
         return None
     attention = model.head.reader.attention
-    attention.watched = []
+    attention.recorded_weights = []
     try:
-        memory = model.remember(source_1S)
+        memory = model.project_source(source_1S)
         model.head.sides(model.decode(prefix_1T, memory), memory.head)
-        return attention.watched[0][0]
+        return attention.recorded_weights[0][0]
     finally:
-        attention.watched = None
+        attention.recorded_weights = None

@@ -10,9 +10,9 @@ from lamina.analysis.axes import Axis
 from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.errors import DataError
-from lamina.runs import load_run
 from lamina.scoring.sacre import corpus_bleu
-from lamina.training.checkpoint import Checkpoints
+from lamina.store.checkpoints import Checkpoints
+from lamina.store.loading import load_run
 from lamina.translation import Translator, load
 
 PARTS = ("simple", "ordinary", "difficult", "challenging")

@@ -15,7 +15,8 @@ from lamina.analysis.charts import Series, bar_chart, line_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
-from lamina.runs import Loaded, load_run
+from lamina.store.loading import load_run
+from lamina.store.model_folder import LoadedModel
 
 RANDOM_PAIRS = 2000
 READING = (
@@ -67,7 +68,7 @@ def analyze_embeddings(
     )
 
 
-def given_words(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
+def given_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
     """Pairs of words of which each is one token."""
     encoded = zip(
         loaded.text.source.encode([source for source, _ in pairs]),
@@ -77,7 +78,7 @@ def given_words(loaded: Loaded, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
     return [(source[0], target[0]) for source, target in encoded if len(source) == len(target) == 2]
 
 
-def aligned_words(loaded: Loaded, pairs: Sequence[tuple[str, str]], least: int) -> list[Pair]:
+def aligned_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]], least: int) -> list[Pair]:
     """For each target token the source token it looks at most often, where that is so at least so many times.
 
     The attention is the last decoder layer's, averaged over heads and streams.

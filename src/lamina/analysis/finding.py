@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lamina.analysis.page import figure, page, paragraph, section, side_by_side, table
-from lamina.files import write_text
+from lamina.base.files import write_file
 
 Cell = str | int | float
 
@@ -40,13 +40,13 @@ class Finding:
         """NAME.html with everything, and beside it NAME.json, NAME.csv and the pictures."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"{self.name}.{kind}" for kind in ("html", "json", "csv")]
-        write_text(paths[0], page(self.title, [paragraph(self.reading), *self.parts()]))
-        write_text(paths[1], json.dumps(self.data, indent=1, ensure_ascii=False) + "\n")
+        write_file(paths[0], page(self.title, [paragraph(self.reading), *self.parts()]))
+        write_file(paths[1], json.dumps(self.data, indent=1, ensure_ascii=False) + "\n")
         with paths[2].open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([self.head, *self.rows])
         for picture in self.pictures:
             paths.append(folder / f"{self.name}-{picture.name}.svg")
-            write_text(paths[-1], picture.svg)
+            write_file(paths[-1], picture.svg)
         return paths
 
     def parts(self) -> list[str]:

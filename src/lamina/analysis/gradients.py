@@ -9,7 +9,7 @@ from statistics import median
 from lamina.analysis.axes import Axis
 from lamina.analysis.charts import Series, line_chart
 from lamina.analysis.finding import Finding, Picture, file_name, label_runs
-from lamina.training.records import read_records
+from lamina.store.metrics import read_records
 
 READING = (
     "The norm of the loss's gradient in the parameters of each encoder layer, as recorded while training. Wei et "

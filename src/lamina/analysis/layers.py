@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from lamina.analysis.axes import Axis
 from lamina.analysis.charts import bar_chart
@@ -20,7 +19,7 @@ from lamina.model.heads.surface import SurfaceHead
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.fusion import GatedFusion
 from lamina.model.seq2seq import Seq2Seq
-from lamina.runs import load_run
+from lamina.store.loading import load_run
 from lamina.translation import Translator
 
 READING = (
@@ -38,7 +37,7 @@ def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint:
     loaded = load_run(run, checkpoint)
     model = loaded.model.eval()
     found = [*mixing(model), *wirings(model)]
-    with watched_gates(model) as there:
+    with record_gates(model) as there:
         gated = any(there.values())
     if gated:
         if not pairs:
@@ -90,7 +89,7 @@ def wirings(model: Seq2Seq) -> Iterator[Table]:
 def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str]]) -> Iterator[Table]:
     """MSC's and SurfaceFusion's gates, averaged over positions and dimensions."""
     text = translator.text
-    with watched_gates(model) as seen:
+    with record_gates(model) as seen:
         for source, target in pairs:  # one at a time: padding has gates too
             translator.rescore(text.source.encode([source]), text.target.encode([target]), lenpen=1.0)
     for side, values in seen.items():
@@ -102,47 +101,33 @@ def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str
             yield Picture(f"gates-{side}", drawing, f"Gates of the {side}, averaged over {len(pairs)} sentences."), rows
 
 
-Sums = list[list[tuple[float, int]]]  # for each gate, a sum and a count of every call
+Sums = list[tuple[float, int]]  # of a gate: a sum and a count for every call
 
 
 @contextmanager
-def watched_gates(model: Seq2Seq) -> Iterator[dict[str, Sums]]:
+def record_gates(model: Seq2Seq) -> Iterator[dict[str, list[Sums]]]:
     """Every gate that is computed within the context."""
-    seen: dict[str, Sums] = {"encoder": [], "decoder": [], "head": []}
+    seen: dict[str, list[Sums]] = {"encoder": [], "decoder": [], "head": []}
     with ExitStack() as stack:
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
             for fusion in part.modules():
                 if isinstance(fusion, GatedFusion):
                     seen[side].append([])
-                    hook = fusion.register_forward_hook(partial(_note, seen[side][-1]))
+                    hook = fusion.register_forward_hook(partial(_record_gate, seen[side][-1]))
                     stack.callback(hook.remove)
         head = model.head
         if isinstance(head, SurfaceHead) and head.constant_gate is None:
             seen["head"].append([])
-            stack.enter_context(_watched_sides(head, seen["head"][-1]))
+            stack.callback(head.gate.register_forward_hook(partial(_record_output, seen["head"][-1])).remove)
         yield seen
 
 
-def _note(sums: list[tuple[float, int]], fusion: GatedFusion, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    gate = fusion.gate(*inputs)
+def _record_gate(sums: Sums, fusion: GatedFusion, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    _record_output(sums, fusion, inputs, fusion.gate(*inputs))
+
+
+def _record_output(sums: Sums, module: nn.Module, inputs: tuple[Tensor, ...], gate: Tensor) -> None:
     sums.append((float(gate.sum()), gate.numel()))
-
-
-@contextmanager
-def _watched_sides(head: SurfaceHead, sums: list[tuple[float, int]]) -> Iterator[None]:
-    compute = head.sides
-
-    def noting(*arguments: Any) -> Any:
-        sides = compute(*arguments)
-        assert isinstance(sides.gate, Tensor)
-        sums.append((float(sides.gate.sum()), sides.gate.numel()))
-        return sides
-
-    head.sides = noting  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        del head.sides
 
 
 def _rows(what: str, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> list[Row]:

@@ -11,9 +11,10 @@ from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Cell, Finding, Picture
 from lamina.errors import UsageError
 from lamina.model.bridges.transparent import TransparentBridge
-from lamina.runs import Loaded, load_run
 from lamina.scoring.sacre import corpus_bleu
 from lamina.search.settings import SearchSettings
+from lamina.store.loading import load_run
+from lamina.store.model_folder import LoadedModel
 from lamina.translation import Translator
 
 READING = (
@@ -54,7 +55,7 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
 
 
 def measure(
-    loaded: Loaded,
+    loaded: LoadedModel,
     bridge: TransparentBridge,
     layer: int | None,
     sources: Sequence[str],

@@ -13,11 +13,11 @@ from lamina.analysis.layers import analyze_layers
 from lamina.analysis.masking import analyze_masking
 from lamina.analysis.page import code, page, paragraph, section
 from lamina.analysis.sections import Outputs, curve_section, example_section, score_section
+from lamina.base.files import write_file
 from lamina.errors import LaminaError
-from lamina.files import write_text
 from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
-from lamina.training.records import read_records
+from lamina.store.metrics import read_records
 from lamina.translation import load
 
 SHOWN = 6
@@ -41,7 +41,7 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
             parts.append(section(f"Recipe of {name}", code(recipe.read_text(encoding="utf-8"))))
     if missing:
         parts.append(section("Left out", *(paragraph(line, "soft") for line in missing)))
-    write_text(path, page(", ".join(names), parts))
+    write_file(path, page(", ".join(names), parts))
 
 
 def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:

@@ -11,7 +11,7 @@ from lamina.analysis.axes import Axis
 from lamina.analysis.charts import Series, line_chart
 from lamina.analysis.page import definitions, figure, paragraph, section, side_by_side, table
 from lamina.scoring.compare import Row
-from lamina.training.records import Records
+from lamina.store.metrics import Records
 
 LOSS = "loss (nats per token)"
 

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from lamina import __version__
 from lamina.cli.analyze import analyze
 from lamina.cli.average import average
 from lamina.cli.bench import bench
@@ -29,6 +28,7 @@ from lamina.cli.train import train
 from lamina.cli.translate import translate
 from lamina.cli.usage import CommandLineError, explain
 from lamina.errors import DataError, LaminaError, UsageError
+from lamina.version import __version__
 
 app = typer.Typer(
     name="lamina",

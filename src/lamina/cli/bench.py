@@ -49,13 +49,13 @@ def bench_train(
 
     import torch
 
-    from lamina.training.distributed import choose_device
-    from lamina.training.speed import idle_trainer, measure_training
+    from lamina.base.devices import choose_device
+    from lamina.bench.training import benchmark_trainer, measure_training
 
     if threads is not None:
         torch.set_num_threads(threads)
     with TemporaryDirectory() as scratch:
-        trainer = idle_trainer(recipe, overrides or [], data, Path(scratch), choose_device(device))
+        trainer = benchmark_trainer(recipe, overrides or [], data, Path(scratch), choose_device(device))
         print(json.dumps(measure_training(trainer, steps), indent=2))
 
 
@@ -81,7 +81,7 @@ def bench_decode(
 
         lamina bench decode runs/first --input test.en --batch 32 --batch 1
     """
-    from lamina.search.speed import measure_decoding
+    from lamina.bench.decoding import measure_decoding
 
     report = measure_decoding(
         run, input_file, beam, batch or [32, 1], sentences, repeats, int8=int8, device=device, threads=threads
@@ -105,7 +105,7 @@ def bench_prepare(
 
         lamina bench prepare --train train.en train.de
     """
+    from lamina.bench.preparing import measure
     from lamina.corpus.reading import TwoFiles
-    from lamina.corpus.speed import measure
 
     print(json.dumps(measure(TwoFiles(*train), workers, batch_tokens, vocab_size, repeats), indent=2))

@@ -33,7 +33,7 @@ def demo(
     """
     from lamina.cli.compare import print_rows
     from lamina.cli.progress import show_progress, show_training
-    from lamina.demo import DemoSize, prepare_corpus, train_side_by_side, translate_and_score
+    from lamina.demo.story import DemoSize, prepare_corpus, train_side_by_side, translate_and_score
 
     size = DemoSize(train=pairs, steps=steps)
     started = time.monotonic()

@@ -25,7 +25,7 @@ def export(
         lamina export runs/first --to ctranslate2 --out first-ctranslate2
     """
     from lamina.interop.ctranslate2 import export_ctranslate2
-    from lamina.runs import load_run
+    from lamina.store.loading import load_run
 
     loaded = load_run(run, checkpoint)
     export_ctranslate2(loaded.model, loaded.text, out)

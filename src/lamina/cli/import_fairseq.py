@@ -26,11 +26,15 @@ def import_fairseq(
 
         lamina import-fairseq checkpoint_best.pt --source-dict dict.en.txt --target-dict dict.ro.txt --out en-ro
     """
+    from lamina.base.files import require_absent
     from lamina.interop.fairseq import load_checkpoint
-    from lamina.model.folder import write_folder
+    from lamina.store.model_folder import write_model_folder
+    from lamina.text.pipeline import pipeline_of_words
 
+    require_absent(out)
     model, vocabularies = load_checkpoint(checkpoint, source_dict, target_dict)
-    write_folder(model, vocabularies, out, origin=f"Imported from the fairseq checkpoint `{checkpoint.name}`.")
+    origin = f"Imported from the fairseq checkpoint `{checkpoint.name}`."
+    write_model_folder(out, model, pipeline_of_words(vocabularies), origin)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     config = model.config
     print(f"{out}: {config.encoder.type} × {config.bridge.type} × {config.head.type}, {parameters:,} parameters")

@@ -64,7 +64,7 @@ def rescore(
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, str, Any]]:
     """Line numbers, sources and tokens of every translation in `translate`'s jsonl; blank ones have none."""
-    from lamina.corpus.reading import read_lines
+    from lamina.base.reading import read_lines
 
     for number, line in enumerate(read_lines(path), start=1):
         try:

@@ -26,14 +26,14 @@ def study(
 
         lamina study study.yaml --jobs 2 --out studies/depth
     """
-    from lamina.analysis.study import carry_out, read_study
     from lamina.cli.progress import show_training
     from lamina.cli.systems import print_columns
+    from lamina.study.study import read_study, run_study
 
     plan = read_study(file)
     folder = out or Path("studies") / plan.name
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with show_training(quiet) as show:
-        finding = carry_out(plan, file.parent, folder, jobs, threads, show)
+        finding = run_study(plan, file.parent, folder, jobs, threads, show)
     print_columns([finding.head, *finding.texts(finding.rows)])
     print(f"Page: {folder / 'report.html'}", file=sys.stderr)

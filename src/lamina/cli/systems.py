@@ -11,7 +11,7 @@ import typer
 
 from lamina.errors import UsageError
 from lamina.names import nearest
-from lamina.systems import IWSLT_VOCABULARY, SIZES, SYSTEMS, Configuration, System, find_configuration
+from lamina.systems.published import IWSLT_VOCABULARY, SIZES, SYSTEMS, Configuration, System, find_configuration
 
 
 def systems(
@@ -84,7 +84,7 @@ def describe_sizes(system: str) -> dict[str, int]:
 
 def count(system: str, size: str, vocab_size: int, encoder_layers: int) -> int:
     """Parameters of a system; this is where torch is imported."""
-    from lamina.model.build import count_parameters, resolve
+    from lamina.systems.build import count_parameters, resolve
 
     return count_parameters(resolve(system, size, vocab_size, {"encoder": {"layers": encoder_layers}}))
 

@@ -44,26 +44,27 @@ def train(
     """
     import torch
 
+    from lamina.base.malloc import tune_malloc
+    from lamina.cli.terminal_reporter import open_reporter
     from lamina.corpus.prepared import PreparedData
     from lamina.recipe.loader import load_recipe_for
-    from lamina.training.allocator import keep_pages
+    from lamina.store.run import Run
     from lamina.training.distributed import join_ranks
-    from lamina.training.reports import Silence, reporting
-    from lamina.training.run import Run
+    from lamina.training.reporters import NullReporter, Reporter
     from lamina.training.trainer import Trainer
 
-    keep_pages()
+    tune_malloc()
     if threads is not None:
         torch.set_num_threads(threads)
     prepared = PreparedData(data)
     chosen = load_recipe_for(prepared, recipe, overrides or [])
     run = Run(out or Path("runs") / chosen.name)
     with join_ranks(device) as ranks, ExitStack() as stack:
-        reports = Silence()
+        reporter: Reporter = NullReporter()
         if ranks.first:
             stack.enter_context(run.lock())
             run.begin(chosen, prepared)
-            reports = stack.enter_context(reporting(run, quiet, tensorboard))
-        ranks.gather(None)  # nobody reads the folder before it is made
-        Trainer(chosen, prepared, run, ranks, reports, init_from).fit()
+            reporter = stack.enter_context(open_reporter(run, quiet, tensorboard))
+        ranks.gather(None)  # wait until the first rank has made the folder
+        Trainer(chosen, prepared, run, ranks, reporter, init_from).fit()
     say_next("lamina", "translate", run.folder, "--input", "FILE", quiet=quiet)

@@ -72,8 +72,8 @@ def translate(
 
         lamina translate runs/a runs/b --input test.en
     """
+    from lamina.base.reading import decode_lines, read_lines
     from lamina.cli.progress import show_progress
-    from lamina.corpus.reading import decode_lines, read_lines
     from lamina.search.sampling import SamplingSettings
     from lamina.search.settings import SearchSettings
     from lamina.translation import load
@@ -107,7 +107,7 @@ def translate(
         progress = stack.enter_context(show_progress(quiet or interactive or (output is None and sys.stdout.isatty())))
         sources: deque[str] = deque()
         results = translator.stream(
-            remember(lines, sources),
+            record(lines, sources),
             settings,
             nbest,
             None if prefix is None else read_lines(prefix),
@@ -139,7 +139,7 @@ def recipe_decode(run: Path) -> tuple[int, float]:
     return decode.beam, decode.lenpen
 
 
-def remember(lines: Iterable[str], seen: deque[str]) -> Iterator[str]:
+def record(lines: Iterable[str], seen: deque[str]) -> Iterator[str]:
     """The lines; each is also appended to `seen`."""
     for line in lines:
         seen.append(line)

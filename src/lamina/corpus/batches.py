@@ -166,10 +166,10 @@ class Batches:
             sources.append(source)
             targets.append(target)
         prefixes = [np.concatenate([[self.start_id], target[:-1]]) for target in targets]
-        return Batch(pad(sources), pad(prefixes), pad(targets), pairs)
+        return Batch(pad_arrays(sources), pad_arrays(prefixes), pad_arrays(targets), pairs)
 
 
-def pad(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+def pad_arrays(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """Rows of ids as a rectangle, padded on the right."""
     padded = np.full((len(rows), max(map(len, rows), default=0)), PAD, dtype=np.int64)
     for number, row in enumerate(rows):

@@ -17,7 +17,7 @@ SHOWN = 5  # line numbers listed per reason
 
 
 @dataclass(frozen=True)
-class Survey:
+class Cleaning:
     """Which lines to keep, how many were dropped why, and how much text is left."""
 
     keep: NDArray[np.bool_]
@@ -31,7 +31,7 @@ class Survey:
         return int(self.keep.sum())
 
 
-def survey(pairs: Iterable[Pair], filters: Filters) -> Survey:
+def clean(pairs: Iterable[Pair], filters: Filters) -> Cleaning:
     """Look at every pair once, in 9 bytes of memory each: a hash for finding duplicates, and whether it is kept."""
     keep, hashes = bytearray(), array("q")
     dropped: dict[Reason, int] = dict.fromkeys(REASONS, 0)
@@ -58,7 +58,7 @@ def survey(pairs: Iterable[Pair], filters: Filters) -> Survey:
         for index in np.flatnonzero(kept)[_repeats(np.frombuffer(hashes, dtype=np.int64))]:
             kept[index] = False
             drop("duplicate", int(index) + 1)
-    return Survey(kept, dropped, first_lines, characters)
+    return Cleaning(kept, dropped, first_lines, characters)
 
 
 def _repeats(hashes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lamina.base.processes import processes
 from lamina.corpus.reading import Pair
 from lamina.corpus.shards import Encoded, id_type
-from lamina.processes import processes
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import LanguageText, TextPipeline
 from lamina.text.tokenise import MosesTokeniser
@@ -29,11 +29,11 @@ def encode_pairs(
 ) -> Iterator[tuple[Encoded, Encoded]]:
     """Encoded batches in the order of the pairs. `folder` is where the pipeline is saved."""
     if workers <= 1:
-        for batch in batches(pairs):
+        for batch in chunks(pairs):
             yield encode_batch(pipeline, batch)
         return
     with processes(workers, _load_pipeline, folder) as pool:
-        yield from in_order(pool, _encode_in_worker, batches(pairs), 2 * workers)
+        yield from in_order(pool, _encode_in_worker, chunks(pairs), 2 * workers)
 
 
 def count_words(
@@ -41,7 +41,7 @@ def count_words(
 ) -> tuple[Counter[str], Counter[str]]:
     """How often every word stands on either side."""
     totals: tuple[Counter[str], Counter[str]] = Counter(), Counter()
-    work = ((batch, tuple(tokenisers)) for batch in batches(pairs))
+    work = ((batch, tuple(tokenisers)) for batch in chunks(pairs))
     with processes(workers, _nothing, None) as pool:
         for counts in in_order(pool, _count_batch, work, 2 * workers):
             for total, count in zip(totals, counts, strict=True):
@@ -63,7 +63,7 @@ def encode_side(text: LanguageText, lines: Sequence[str]) -> Encoded:
     return Encoded(np.fromiter(chain.from_iterable(encoded), dtype=kind, count=int(lengths.sum())), lengths)
 
 
-def batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     """Pairs in lists of `BATCH`."""
     stream = iter(pairs)
     while batch := list(islice(stream, BATCH)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lamina.corpus.cleaning import Survey, survey
+from lamina.base.files import atomic_folder, digest, partial_name, remove, write_file
+from lamina.corpus.cleaning import Cleaning, clean
 from lamina.corpus.encoding import count_words, encode_pairs
 from lamina.corpus.filters import Filters
 from lamina.corpus.prepared import FORMAT, META, PreparedData
@@ -21,7 +21,6 @@ from lamina.corpus.reading import Pair, PairSource, TwoFiles
 from lamina.corpus.report import write_report
 from lamina.corpus.shards import Shard, ShardWriter, id_type
 from lamina.errors import DataError, UsageError
-from lamina.files import PARTIAL, digest, write_text
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.subwords import Kind, count_vocabulary, learn_bpe, learn_sentencepiece, read_codes, read_text
@@ -116,25 +115,25 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
         description = json.loads(json.dumps(plan.describe()))
         if not begin(out, description):
             return PreparedData(out)
-        carry_out(plan, out, description, workers, progress)
+        run_stages(plan, out, description, workers, progress)
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror}). Nothing is lost: run it again.") from error
     return PreparedData(out)
 
 
-def carry_out(plan: Plan, out: Path, description: dict[str, Any], workers: int, progress: Progress) -> None:
+def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int, progress: Progress) -> None:
     """Every stage that is not finished yet."""
     try:
-        looked = survey(watched(plan.train.pairs(), "reading", None, progress), plan.filters)
-        if looked.kept == 0:
-            raise DataError(f"No training pair is left of {len(looked.keep):,}: {summary(looked)}.")
-        pipeline = learn_text(plan, looked, out, workers, progress)
+        cleaning = clean(with_progress(plan.train.pairs(), "reading", None, progress), plan.filters)
+        if cleaning.kept == 0:
+            raise DataError(f"No training pair is left of {len(cleaning.keep):,}: {summary(cleaning)}.")
+        pipeline = learn_text(plan, cleaning, out, workers, progress)
         for split, source in plan.splits().items():
-            keep = looked.keep if split == "train" else None
-            total = looked.kept if split == "train" else None
-            pairs = watched(select(source.pairs(), keep), f"encoding {split}", total, progress)
+            keep = cleaning.keep if split == "train" else None
+            total = cleaning.kept if split == "train" else None
+            pairs = with_progress(select(source.pairs(), keep), f"encoding {split}", total, progress)
             write_split(pairs, pipeline, out, split, workers)
-        finish(plan, out, description, looked, pipeline)
+        finish(plan, out, description, cleaning, pipeline)
     except (DataError, UsageError):
         (out / PLAN).rename(out / FAILED)
         raise
@@ -146,9 +145,9 @@ def begin(out: Path, description: dict[str, Any]) -> bool:
     if failed.exists():
         for name in (*PARTS, REPORT, META):
             remove(out / name)
-            remove(out / (name + PARTIAL))
+            remove(partial_name(out / name))
         failed.unlink()
-    remove(out / (PLAN + PARTIAL))
+    remove(partial_name(out / PLAN))
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         if before != description:
@@ -157,19 +156,11 @@ def begin(out: Path, description: dict[str, Any]) -> bool:
         return not (out / META).exists()
     if any(out.iterdir()):
         raise UsageError(f"{out}: is not empty and holds no prepared data. Choose another folder.")
-    write_text(path, json.dumps(description, indent=2) + "\n")
+    write_file(path, json.dumps(description, indent=2) + "\n")
     return True
 
 
-def remove(path: Path) -> None:
-    """A file or a folder with all it holds, if it is there."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def learn_text(plan: Plan, looked: Survey, out: Path, workers: int, progress: Progress) -> TextPipeline:
+def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress: Progress) -> TextPipeline:
     """The text pipeline in `out/text`; learned from the training pairs unless an earlier run has finished it."""
     folder = out / "text"
     if folder.exists():
@@ -178,25 +169,22 @@ def learn_text(plan: Plan, looked: Survey, out: Path, workers: int, progress: Pr
         moses = plan.subwords == "bpe" and not plan.pretokenized
         progress("learning subwords", 0, None)
         learn = learn_pieces if plan.subwords == "sentencepiece" else learn_words
-        files = learn(plan, looked, moses, workers)
+        files = learn(plan, cleaning, moses, workers)
         pipeline = make_pipeline(plan.subwords, plan.find_languages(), moses, files)
     else:
         pipeline = TextPipeline.load(plan.text_from)
-    partial = folder.with_name(folder.name + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    pipeline.save(partial)
-    partial.rename(folder)
+    with atomic_folder(folder) as partial:
+        pipeline.save(partial)
     return pipeline
 
 
-def learn_pieces(plan: Plan, looked: Survey, moses: bool, workers: int) -> dict[str, bytes]:
+def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> dict[str, bytes]:
     """SentencePiece models, one for both sides or one each, from an even sample of the kept pairs."""
     size = plan.vocab_size or 8000
-    stride = -(-looked.characters // LEARN_CHARACTERS)
+    stride = -(-cleaning.characters // LEARN_CHARACTERS)
 
     def sample(sides: tuple[int, ...]) -> Iterator[str]:
-        for index, pair in enumerate(select(plan.train.pairs(), looked.keep)):
+        for index, pair in enumerate(select(plan.train.pairs(), cleaning.keep)):
             if index % stride == 0:
                 yield from (normalise(pair[side]) for side in sides)
 
@@ -208,10 +196,10 @@ def learn_pieces(plan: Plan, looked: Survey, moses: bool, workers: int) -> dict[
     return {"subwords.model": learn_sentencepiece(sample((0, 1)), size)}
 
 
-def learn_words(plan: Plan, looked: Survey, moses: bool, workers: int) -> dict[str, bytes]:
+def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> dict[str, bytes]:
     """BPE codes (given or learned jointly) and vocabularies, or the words as they stand."""
     tokenisers = [MosesTokeniser(language) if moses else None for language in plan.find_languages()]
-    counts = count_words(select(plan.train.pairs(), looked.keep), tokenisers, workers)
+    counts = count_words(select(plan.train.pairs(), cleaning.keep), tokenisers, workers)
     files: dict[str, bytes] = {}
     size = plan.vocab_size
     if plan.subwords == "bpe":
@@ -262,7 +250,7 @@ def write_split(pairs: Iterator[Pair], pipeline: TextPipeline, out: Path, split:
         writer.finish()
 
 
-def finish(plan: Plan, out: Path, description: dict[str, Any], looked: Survey, pipeline: TextPipeline) -> None:
+def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleaning, pipeline: TextPipeline) -> None:
     """Write the report, then `meta.json`, whose presence says that the folder is complete."""
     kind = id_type(max(len(pipeline.source.vocabulary), len(pipeline.target.vocabulary)))
     splits: dict[str, Any] = {}
@@ -281,13 +269,13 @@ def finish(plan: Plan, out: Path, description: dict[str, Any], looked: Survey, p
         "vocabulary": {"source": len(pipeline.source.vocabulary), "target": len(pipeline.target.vocabulary)},
         "splits": splits,
         "dropped": {
-            reason: {"pairs": looked.dropped[reason], "first_lines": looked.first_lines[reason]}
-            for reason in looked.dropped
+            reason: {"pairs": cleaning.dropped[reason], "first_lines": cleaning.first_lines[reason]}
+            for reason in cleaning.dropped
         },
         "plan": description,
     }
-    write_text(out / REPORT, write_report(meta, plan.filters))
-    write_text(out / META, json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
+    write_file(out / REPORT, write_report(meta, plan.filters))
+    write_file(out / META, json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
 
 
 def select(pairs: Iterable[Pair], keep: NDArray[np.bool_] | None) -> Iterator[Pair]:
@@ -300,7 +288,7 @@ def select(pairs: Iterable[Pair], keep: NDArray[np.bool_] | None) -> Iterator[Pa
                 yield pair
 
 
-def watched(pairs: Iterable[Pair], stage: str, total: int | None, progress: Progress) -> Iterator[Pair]:
+def with_progress(pairs: Iterable[Pair], stage: str, total: int | None, progress: Progress) -> Iterator[Pair]:
     """The same pairs; progress hears of every thousandth."""
     done = 0
     for done, pair in enumerate(pairs, start=1):
@@ -310,6 +298,6 @@ def watched(pairs: Iterable[Pair], stage: str, total: int | None, progress: Prog
     progress(stage, done, done)
 
 
-def summary(looked: Survey) -> str:
+def summary(cleaning: Cleaning) -> str:
     """How many pairs were dropped for which reason."""
-    return ", ".join(f"{count:,} {reason}" for reason, count in looked.dropped.items() if count)
+    return ", ".join(f"{count:,} {reason}" for reason, count in cleaning.dropped.items() if count)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lamina.base.files import digest, partial_name, publish_folder, remove
 from lamina.errors import DataError
-from lamina.files import PARTIAL, digest
 
 SIDES = ("source", "target")
 Ids = NDArray[np.unsignedinteger[Any]]
@@ -54,8 +52,8 @@ class ShardWriter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.partial = folder.with_name(folder.name + PARTIAL)
-        shutil.rmtree(self.partial, ignore_errors=True)
+        self.partial = partial_name(folder)
+        remove(self.partial)
         self.partial.mkdir(parents=True)
         names = [f"{side}.{kind}" for side in SIDES for kind in ("ids", "offsets")]
         self.files = {name: (self.partial / name).open("wb") for name in names}
@@ -77,8 +75,6 @@ class ShardWriter:
     def finish(self) -> None:
         """Flush everything to the disk, then rename the folder."""
         for stream in self.files.values():
-            stream.flush()
-            os.fsync(stream.fileno())
             stream.close()
         facts = {
             "pairs": self.pairs,
@@ -86,7 +82,7 @@ class ShardWriter:
             "sha256": {name: each.hexdigest() for name, each in self.digests.items()},
         }
         (self.partial / "shard.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        self.partial.rename(self.folder)
+        publish_folder(self.folder)
 
     def _write(self, name: str, content: bytes) -> None:
         self.files[name].write(content)

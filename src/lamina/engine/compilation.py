@@ -27,16 +27,17 @@ import llvmlite
 import llvmlite.binding as llvm
 import numba
 
-from lamina.engine import host
+from lamina.base import cpu
+from lamina.base.files import digest, write_file
 from lamina.errors import LaminaError
-from lamina.files import digest, write_text
 
 if TYPE_CHECKING:
     from lamina.engine.engine import Engine
     from lamina.model.seq2seq import Seq2Seq
 
 COMPILED = (  # the modules that compiled code is made from
-    *(f"engine/{name}.py" for name in ("host", "vectors", "tuning", "products", "int8", "operations", "machine")),
+    "base/cpu.py",
+    *(f"engine/{name}.py" for name in ("vectors", "tuning", "products", "int8", "operations", "machine")),
     "engine/search.py",
     "search/rules.py",
     "text/vocabulary.py",
@@ -68,7 +69,7 @@ def entry_points() -> EntryPoints:
     folder = ready_folder()
     from lamina.engine import machine, search, vectors
 
-    if host.chosen_set() != vectors.INSTRUCTION_SET:
+    if cpu.chosen_set() != vectors.INSTRUCTION_SET:
         raise RuntimeError("lamina.engine.vectors was imported before an instruction set was chosen.")
 
     def make(function: Any) -> Any:
@@ -81,7 +82,7 @@ def entry_points() -> EntryPoints:
 @cache
 def ready_folder() -> Path | None:
     """The folder with compiled functions, after choosing the instruction set by them; None if none can be written."""
-    if os.environ.get(host.CHOICE_VARIABLE):  # a self-test, or somebody who knows
+    if os.environ.get(cpu.CHOICE_VARIABLE):  # a self-test, or somebody who knows
         given = os.environ.get("LAMINA_ENGINE_CACHE")
         return Path(given) if given else None
     place = cache_place()
@@ -94,22 +95,22 @@ def ready_folder() -> Path | None:
             chosen = compile_in_child(folder)
             remove_others(place, folder)
     folder.touch()
-    host.choose(chosen)
+    cpu.choose(chosen)
     return folder
 
 
 def compile_in_child(folder: Path) -> str:
     """Compile for the best set that passes the self-test, and give its name."""
-    for each in host.usable_sets():
+    for each in cpu.usable_sets():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         print(f"lamina: compiling the CPU engine for {each.name}; this happens once, in 20 to 30 s …", file=sys.stderr)
-        environment = {**os.environ, host.CHOICE_VARIABLE: each.name, "LAMINA_ENGINE_CACHE": str(folder)}
+        environment = {**os.environ, cpu.CHOICE_VARIABLE: each.name, "LAMINA_ENGINE_CACHE": str(folder)}
         command = [sys.executable, "-m", "lamina.engine.selftest"]
         child = subprocess.run(command, env=environment, capture_output=True, timeout=SECONDS, check=False)
         if child.returncode == 0:
             digests = {str(path.relative_to(folder)): digest(path) for path in sorted(folder.rglob("*.nb?"))}
-            write_text(folder / READY, json.dumps({"instruction_set": each.name, "files": digests}, indent=2))
+            write_file(folder / READY, json.dumps({"instruction_set": each.name, "files": digests}, indent=2))
             return each.name
         last = child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         print(f"lamina: {each.name} does not work here (exit {child.returncode}) {' '.join(last)}", file=sys.stderr)
@@ -121,7 +122,7 @@ def read_ready(folder: Path) -> str | None:
     try:
         ready = json.loads((folder / READY).read_text(encoding="utf-8"))
         whole = all(digest(folder / name) == expected for name, expected in ready["files"].items())
-        known = any(each.name == ready["instruction_set"] for each in host.usable_sets())
+        known = any(each.name == ready["instruction_set"] for each in cpu.usable_sets())
         return str(ready["instruction_set"]) if whole and known else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -136,7 +137,7 @@ def key() -> str:
     parts = [
         llvm.get_host_cpu_name(),
         llvm.get_host_cpu_features().flatten(),
-        os.environ.get(host.LANES_VARIABLE, ""),
+        os.environ.get(cpu.LANES_VARIABLE, ""),
         numba.__version__,
         llvmlite.__version__,
         sysconfig.get_platform(),

@@ -11,8 +11,8 @@ import torch
 
 from lamina.engine.engine import Engine
 from lamina.engine.vectors import LANES
-from lamina.model.build import build
 from lamina.search.settings import SearchSettings
+from lamina.systems.build import build
 
 TOLERANCE, INT8_TOLERANCE = 1e-3, 0.5  # of log p
 SOURCES = [[5, 9, 17, 8, 6, 2], [12, 2], [7, 7, 21, 2]]

@@ -20,7 +20,7 @@ from numba.core.datamodel import models, registry
 from numba.extending import intrinsic, overload
 from numpy.polynomial import Chebyshev, Polynomial
 
-from lamina.engine.host import chosen_set
+from lamina.base.cpu import chosen_set
 
 INSTRUCTION_SET = chosen_set()
 LANES = INSTRUCTION_SET.lanes

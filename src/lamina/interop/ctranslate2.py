@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import Tensor, nn
 
-from lamina import __version__
+from lamina.base.files import atomic_folder, require_absent
 from lamina.errors import DataError, MissingExtraError, UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.decoder import CrossAttention, DecoderLayer
 from lamina.model.encoders.stack import EncoderLayer, StackEncoder
-from lamina.model.folder import CARD
 from lamina.model.layers.attention import Attention
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.layers.positions import sinusoids
 from lamina.model.layers.residuals import Residual
 from lamina.model.layers.target_attention import SelfAttention
 from lamina.model.seq2seq import Seq2Seq
+from lamina.store.model_folder import CARD
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import BOS, EOS, SPECIALS, UNK
+from lamina.version import __version__
 
 POSITIONS = 2048  # CTranslate2's table does not grow; by default it reads 1,024 tokens and writes 256
 
@@ -45,20 +45,16 @@ def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path) -> None:
         reasons = "; nor ".join(misfits)
         raise UsageError(f"CTranslate2 cannot express {reasons}. Lamina's own decoder can: `lamina translate`.")
     check_vocabularies(model.config, text)
-    if out.exists():
-        raise UsageError(f"{out}: exists already; choose another folder or remove it.")
+    require_absent(out)
     spec = describe_model(model, text)
     spec.validate()
     spec.optimize()  # writes a shared matrix once
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as scratch:
-            unfinished = Path(scratch) / "model"
-            unfinished.mkdir()
-            spec.save(str(unfinished))
-            text.save(unfinished)
-            (unfinished / CARD).write_text(export_card(model.config, out.name), encoding="utf-8")
-            unfinished.rename(out)
+        with atomic_folder(out) as partial:
+            spec.save(str(partial))
+            text.save(partial)
+            (partial / CARD).write_text(export_card(model.config, out.name), encoding="utf-8")
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror}).") from error
 
@@ -166,8 +162,8 @@ def fill_cross_attention(spec: Any, attention: CrossAttention, residual: Residua
 
 def fill_feed_forward(spec: Any, feed_forward: FeedForward, residual: Residual) -> None:
     """ReLU is what the specification has between the two."""
-    fill_linear(spec.linear_0, feed_forward.rise.weight, feed_forward.rise.bias)
-    fill_linear(spec.linear_1, feed_forward.fall.weight, feed_forward.fall.bias)
+    fill_linear(spec.linear_0, feed_forward.up_proj.weight, feed_forward.up_proj.bias)
+    fill_linear(spec.linear_1, feed_forward.down_proj.weight, feed_forward.down_proj.bias)
     fill_norm(spec.layer_norm, residual.norm)
 
 

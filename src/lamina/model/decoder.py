@@ -12,7 +12,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from lamina.errors import Problem
-from lamina.model.layers.attention import Attention, hide
+from lamina.model.layers.attention import Attention, additive_mask
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.layers.modules import Modules
@@ -20,11 +20,11 @@ from lamina.model.layers.residuals import Residual, ResidualWiring, norm_if_pre,
 from lamina.model.layers.target_attention import (
     AverageAttention,
     Cache,
+    CrossKV,
     MergedAttention,
     MixedAttention,
-    Now,
-    Remembered,
     SelfAttention,
+    StepContext,
     TargetAttention,
     take_rows,
 )
@@ -74,7 +74,7 @@ class CrossAttention(nn.Module):
         )
         self.fusion = model.bridge.build_fusion(model.d_model)
 
-    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """(B, T, D) → (B, T, D); in search T is the rows of one source."""
         return self.fusion(
             *(
@@ -105,29 +105,29 @@ class DecoderLayer(nn.Module):
         reader = self.target_attention.memory_reader
         return [reader] if reader is not None else list(self.cross_attention.streams)
 
-    def remember(self, memory: Memory) -> Remembered:
+    def project_memory(self, memory: Memory) -> CrossKV:
         """Project a memory's keys and values, once per source."""
-        streams = tuple(reader.remember(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True))
-        return Remembered(streams, memory.valid_BS)
+        streams = tuple(reader.project_kv(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True))
+        return CrossKV(streams, memory.valid_BS)
 
-    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """All target positions at once."""
-        attended_BTD = self.target_attention(self.target_residual.enter(x_BTD), memory)
-        return self.read(self.target_residual.leave(x_BTD, attended_BTD), memory)
+        attended_BTD = self.target_attention(self.target_residual.pre_norm(x_BTD), memory)
+        return self.read(self.target_residual.add_residual(x_BTD, attended_BTD), memory)
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
         """One new position of every row."""
-        entered_BWD = self.target_residual.enter(x_BWD)
-        attended_BWD, cache = self.target_attention.step(entered_BWD, memory, cache, now)
-        return self.read(self.target_residual.leave(x_BWD, attended_BWD), memory), cache
+        normed_BWD = self.target_residual.pre_norm(x_BWD)
+        attended_BWD, cache = self.target_attention.step(normed_BWD, memory, cache, context)
+        return self.read(self.target_residual.add_residual(x_BWD, attended_BWD), memory), cache
 
-    def read(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+    def read(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """What follows the target attention; every position (or row) is on its own here."""
         if self.target_attention.memory_reader is None:
-            attended_BTD = self.cross_attention(self.cross_residual.enter(x_BTD), memory)
-            x_BTD = self.cross_residual.leave(x_BTD, attended_BTD)
-        risen_BTD = self.feed_forward(self.feed_forward_residual.enter(x_BTD))
-        return self.feed_forward_residual.leave(x_BTD, risen_BTD)
+            attended_BTD = self.cross_attention(self.cross_residual.pre_norm(x_BTD), memory)
+            x_BTD = self.cross_residual.add_residual(x_BTD, attended_BTD)
+        transformed_BTD = self.feed_forward(self.feed_forward_residual.pre_norm(x_BTD))
+        return self.feed_forward_residual.add_residual(x_BTD, transformed_BTD)
 
 
 def build_target_attention(model: ModelConfig, twin: EncoderLayer | None) -> TargetAttention:
@@ -161,9 +161,9 @@ class DecoderCache:
 
 
 @cache
-def own_past(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def own_past_mask(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Of what all rows write at one position, each sees its own."""
-    return hide(torch.eye(rows, dtype=torch.bool, device=device), dtype)
+    return additive_mask(torch.eye(rows, dtype=torch.bool, device=device), dtype)
 
 
 class Decoder(nn.Module):
@@ -183,17 +183,17 @@ class Decoder(nn.Module):
         self.heads = model.heads
         self.final_norm = norm_if_pre(model.d_model, model.norm)
 
-    def remember(self, memories: tuple[Memory, ...]) -> tuple[Remembered, ...]:
+    def project_memories(self, memories: tuple[Memory, ...]) -> tuple[CrossKV, ...]:
         """Keys and values of every layer's memory, once per source."""
-        return tuple(layer.remember(memory) for layer, memory in zip(self.layers, memories, strict=True))
+        return tuple(layer.project_memory(memory) for layer, memory in zip(self.layers, memories, strict=True))
 
-    def forward(self, x_BTD: Tensor, memories: tuple[Remembered, ...]) -> DecoderStates:
+    def forward(self, x_BTD: Tensor, memories: tuple[CrossKV, ...]) -> DecoderStates:
         """All target positions at once."""
         layers = (partial(layer, memory=memory) for layer, memory in zip(self.layers, memories, strict=True))
         outputs, result_BTD = run_stack(self.wiring, x_BTD, layers)
         return DecoderStates(outputs, self.final_norm(result_BTD))
 
-    def start(self, memories: tuple[Remembered, ...], rows: int) -> DecoderCache:
+    def start(self, memories: tuple[CrossKV, ...], rows: int) -> DecoderCache:
         """The cache before the first position, with so many rows for each source."""
         pairs = zip(self.layers, memories, strict=True)
         layers = tuple(layer.target_attention.empty_cache(memory, rows) for layer, memory in pairs)
@@ -201,17 +201,17 @@ class Decoder(nn.Module):
         return DecoderCache(layers, keys_BHSK.new_zeros(len(keys_BHSK), rows, 0), 0)
 
     def step(
-        self, x_BWD: Tensor, memories: tuple[Remembered, ...], cache: DecoderCache
+        self, x_BWD: Tensor, memories: tuple[CrossKV, ...], cache: DecoderCache
     ) -> tuple[DecoderStates, DecoderCache]:
         """One new position of every row."""
         batch, rows, _ = x_BWD.shape
-        own_WW = own_past(rows, x_BWD.dtype, x_BWD.device)
+        own_WW = own_past_mask(rows, x_BWD.dtype, x_BWD.device)
         seen_BWM = torch.cat([cache.seen_BWM, own_WW.expand(batch, rows, rows)], dim=2)
-        now = Now(cache.position, seen_BWM, self.heads)
+        context = StepContext(cache.position, seen_BWM, self.heads)
         caches: list[Cache] = []
 
-        def advance(layer: DecoderLayer, memory: Remembered, past: Cache, x_BWD: Tensor) -> Tensor:
-            y_BWD, extended = layer.step(x_BWD, memory, past, now)
+        def advance(layer: DecoderLayer, memory: CrossKV, past: Cache, x_BWD: Tensor) -> Tensor:
+            y_BWD, extended = layer.step(x_BWD, memory, past, context)
             caches.append(extended)
             return y_BWD
 

@@ -15,16 +15,16 @@ from lamina.model.decoder import Decoder, DecoderCache
 from lamina.model.init import initialise
 from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, build_embeddings, check_tokens
 from lamina.model.layers.positions import Positions
-from lamina.model.layers.target_attention import Remembered
+from lamina.model.layers.target_attention import CrossKV
 from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
 from lamina.text.vocabulary import BOS, EOS, PAD, UNK
 
 
 @dataclass(frozen=True)
-class SourceMemory:
+class ProjectedSource:
     """All that decoding needs of a batch of sources, one row per source."""
 
-    decoder: tuple[Remembered, ...]
+    decoder: tuple[CrossKV, ...]
     head: Any
 
     @property
@@ -61,53 +61,56 @@ class Seq2Seq(nn.Module):
         check_tokens("source", source_BS)
         return self.encoder(self.source_embedding(source_BS, source_BS != self.pad_id))
 
-    def remember(self, source_BS: Tensor) -> SourceMemory:
+    def project_source(self, source_BS: Tensor) -> ProjectedSource:
         """Everything of a source that does not change while its target is written."""
         enc = self.encode(source_BS)
-        return SourceMemory(self.decoder.remember(self.bridge(enc)), self.head.remember(enc))
+        return ProjectedSource(self.decoder.project_memories(self.bridge(enc)), self.head.project_source(enc))
 
-    def decode(self, prefix_BT: Tensor, memory: SourceMemory) -> DecoderStates:
+    def decode(self, prefix_BT: Tensor, memory: ProjectedSource) -> DecoderStates:
         """All positions of a prefix, which may be padded on the right; what comes out at padding means nothing."""
         check_tokens("prefix", prefix_BT, shape=(memory.sources, *prefix_BT.shape[1:]))
         return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
 
     def log_probs(self, source: Tensor, prefix: Tensor) -> Tensor:
         """(B, S), (B, T) → (B, T, V): row t is the distribution after `prefix[:, :t+1]`."""
-        memory = self.remember(source)
+        memory = self.project_source(source)
         distribution: LogProbs = self.head(self.decode(prefix, memory), memory.head)
         return distribution.full()
 
     def attention(self, source: Tensor, prefix: Tensor) -> list[tuple[Tensor, ...]]:
         """What every decoder layer attends to in each stream of its memory, (B, H, T, S)."""
-        memory = self.remember(source)  # before anybody watches: a tied reader is the encoder's self-attention too
-        watched = [layer.readers for layer in self.decoder.layers]
-        for reader in (reader for readers in watched for reader in readers):
-            reader.watched = []
+        memory = self.project_source(source)  # before recording: a tied reader is the encoder's self-attention too
+        readers_of_layers = [layer.readers for layer in self.decoder.layers]
+        for reader in (reader for readers in readers_of_layers for reader in readers):
+            reader.recorded_weights = []
         try:
             self.decode(prefix, memory)
             length = source.shape[1]
-            return [tuple((reader.watched or [])[0][..., :length] for reader in readers) for readers in watched]
+            return [
+                tuple((reader.recorded_weights or [])[0][..., :length] for reader in readers)
+                for readers in readers_of_layers
+            ]
         finally:
-            for reader in (reader for readers in watched for reader in readers):
-                reader.watched = None
+            for reader in (reader for readers in readers_of_layers for reader in readers):
+                reader.recorded_weights = None
 
     def forward(self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0) -> Loss:
         """The label-smoothed loss of targets (B, T), which are prefixes one step on."""
         check_tokens("target", target, shape=prefix.shape)
-        memory = self.remember(source)
+        memory = self.project_source(source)
         states = self.decode(prefix, memory)
         return self.head.loss(states, memory.head, target, self.pad_id, smoothing)
 
     def normalised_nll(self, source: Tensor, prefix: Tensor, target: Tensor) -> Tensor:
         """−log p of every target token under the head's distribution made to sum to 1, (B, T), 0 at padding."""
-        memory = self.remember(source)
+        memory = self.project_source(source)
         return self.head.normalised_nll(self.decode(prefix, memory), memory.head, target, self.pad_id)
 
-    def start(self, memory: SourceMemory, rows: int) -> DecoderCache:
+    def start(self, memory: ProjectedSource, rows: int) -> DecoderCache:
         """The cache of incremental decoding before its first step, with so many rows for each source."""
         return self.decoder.start(memory.decoder, rows)
 
-    def step(self, tokens_R: Tensor, memory: SourceMemory, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:
+    def step(self, tokens_R: Tensor, memory: ProjectedSource, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:
         """Each row's distribution after one more token, as (B, W, V): W rows of each source, in order."""
         x_RD = self.target_embedding.step(tokens_R, cache.position)
         x_BWD = x_RD.view(memory.sources, cache.seen_BWM.shape[1], self.config.d_model)

@@ -9,7 +9,7 @@ from lamina.model.config import SOCKETS, ModelConfig
 from lamina.model.decoder import DecoderSettings
 from lamina.model.settings import Settings
 from lamina.recipe.schema import DecodeSettings, TrainSettings
-from lamina.systems import SIZES, SYSTEMS
+from lamina.systems.published import SIZES, SYSTEMS
 
 FROM_THE_DATA = ("source_vocab", "target_vocab")
 

@@ -18,7 +18,7 @@ from lamina.model.problems import describe
 from lamina.names import nearest
 from lamina.recipe.schema import Recipe
 from lamina.recipe.shipped import find_recipe
-from lamina.systems import SIZES, SYSTEMS, settings
+from lamina.systems.published import SIZES, SYSTEMS, settings
 
 KEYS = ("name", "system", "model", "train", "decode")
 OVERRIDE = "--set"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lamina.corpus.reading import read_lines
+from lamina.base.reading import read_lines
 from lamina.errors import DataError
 from lamina.scoring.m2 import require_one_file
 from lamina.scoring.protocol import Gold

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from lamina.model.decoder import DecoderCache
-from lamina.model.seq2seq import Seq2Seq, SourceMemory
+from lamina.model.seq2seq import ProjectedSource, Seq2Seq
 from lamina.model.states import LogProbs, map_tensors
 
 
@@ -35,7 +35,7 @@ class Stepper(Protocol):
 class TorchState:
     """A model's memory of its sources and its cache of what has been written."""
 
-    memory: SourceMemory
+    memory: ProjectedSource
     cache: DecoderCache
 
 
@@ -47,7 +47,7 @@ class TorchStepper:
 
     def start(self, source_BS: Tensor, rows: int) -> TorchState:
         """Encode the sources."""
-        memory = self.model.remember(source_BS)
+        memory = self.model.project_source(source_BS)
         return TorchState(memory, self.model.start(memory, rows))
 
     def step(self, tokens_R: Tensor, state: TorchState) -> tuple[LogProbs, TorchState]:

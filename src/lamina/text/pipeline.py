@@ -13,7 +13,7 @@ from lamina.errors import DataError
 from lamina.text.normalise import normalise
 from lamina.text.subwords import Bpe, Kind, SentencePiece, Subwords, Words, read_text
 from lamina.text.tokenise import MosesTokeniser
-from lamina.text.vocabulary import Vocabulary
+from lamina.text.vocabulary import Vocabularies, Vocabulary
 
 FORMAT = 1
 DESCRIPTION = "text.json"
@@ -89,6 +89,13 @@ class TextPipeline:
             return make_pipeline(description["subwords"], description["languages"], description["moses"], files)
         except KeyError as error:
             raise DataError(f"{folder}: lacks {error.args[0]}.") from error
+
+
+def pipeline_of_words(vocabularies: Vocabularies) -> TextPipeline:
+    """For text that is already cut into the entries of these vocabularies."""
+    sides = (vocabularies.source, vocabularies.target)
+    files = {f"vocabulary.{side}.txt": each.text().encode("utf-8") for side, each in zip(SIDES, sides, strict=True)}
+    return make_pipeline("none", SIDES, False, files)
 
 
 def file_names(kind: Kind) -> list[str]:

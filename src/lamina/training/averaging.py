@@ -6,32 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 
 from lamina.errors import DataError, UsageError
-from lamina.model.folder import CARD, WEIGHTS, assign_weights, load_model, model_card, save_model
-from lamina.text.pipeline import TextPipeline
-from lamina.training.checkpoint import Checkpoints
+from lamina.store.checkpoints import Checkpoints
+from lamina.store.model_folder import assign_weights, load_model_folder, read_weights, write_model_folder
 
 
 def average(run: Path, *, last: int | None = None, steps: Sequence[int] | None = None) -> tuple[Path, list[int]]:
-    """Write `RUN/averaged` from the last so many checkpoints or from these steps; returns it and the steps."""
+    """Write `RUN/averaged` from the last K checkpoints or from these steps; returns it and the steps."""
     checkpoints = Checkpoints(run / "checkpoints")
     chosen = choose_steps(checkpoints, last, steps)
-    total: dict[str, torch.Tensor] = {}
     for step in chosen:
         damage = checkpoints.damage(step)
         if damage is not None:
             raise DataError(f"{damage}; leave step {step} out.")
-        for name, weight in load_file(checkpoints.path(step) / WEIGHTS).items():
+    loaded = load_model_folder(checkpoints.path(chosen[-1]))
+    total: dict[str, torch.Tensor] = {}
+    for step in chosen:
+        for name, weight in read_weights(checkpoints.path(step)).items():
             total[name] = total[name] + weight.double() if name in total else weight.double()
-    model = load_model(run / "model")
-    assign_weights(model, {name: (weight / len(chosen)).float() for name, weight in total.items()}, str(run))
+    mean = {name: (weight / len(chosen)).float() for name, weight in total.items()}
+    assign_weights(loaded.model, mean, str(run))
     out = run / "averaged"
-    save_model(model, out)
-    TextPipeline.load(run / "model").save(out)
     origin = f"The average of steps {', '.join(map(str, chosen))} of the run `{run.name}`."
-    (out / CARD).write_text(model_card(model, origin), encoding="utf-8")
+    write_model_folder(out, loaded.model, loaded.text, origin)
     return out, chosen
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import distributed
 
+from lamina.base.devices import choose_device
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -32,12 +34,6 @@ class Ranks:
         values: list[Any] = [None] * self.count
         distributed.all_gather_object(values, value)
         return values
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is a GPU if there is one; under `torchrun` each process of a machine has its own."""
-    kind = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device("cpu")
 
 
 @contextmanager

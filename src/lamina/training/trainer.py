@@ -1,4 +1,4 @@
-"""The loop: step, log, validate, save; stop and resume anywhere without a trace."""
+"""The loop: step, log, validate, save; stop and resume anywhere, bit-exactly."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any, Literal
 
 import torch
 
+from lamina.base.malloc import trim_heap
 from lamina.corpus.batches import Batches, Position, Update
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import DataError, DivergenceError, StoppedError
 from lamina.model.encoders.stack import recompute_layers
-from lamina.model.folder import assign_weights, find_model, load_model
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.schema import Every, Recipe
-from lamina.text.pipeline import TextPipeline
-from lamina.training.allocator import return_holes
+from lamina.store.loading import find_model_folder
+from lamina.store.model_folder import assign_weights, load_model_folder
+from lamina.store.run import Run
 from lamina.training.distributed import Ranks
 from lamina.training.ema import MovingAverage
 from lamina.training.objective import Objective, Window, encoder_gradient_norms, first_bad_gradient
-from lamina.training.reports import Silence
-from lamina.training.run import Run
+from lamina.training.reporters import Reporter
 from lamina.training.schedule import learning_rate
 from lamina.training.validation import validation_bleu
 
@@ -38,10 +38,10 @@ class Trainer:
     """Trains one recipe on prepared data, on this rank."""
 
     def __init__(
-        self, recipe: Recipe, data: PreparedData, run: Run, ranks: Ranks, reports: Silence, start: Path | None = None
+        self, recipe: Recipe, data: PreparedData, run: Run, ranks: Ranks, reporter: Reporter, start: Path | None = None
     ) -> None:
         self.recipe, self.train, self.data, self.run, self.ranks = recipe, recipe.train, data, run, ranks
-        self.reports = reports
+        self.reporter = reporter
         torch.manual_seed(self.train.seed)
         self.model = Seq2Seq(recipe.model).to(ranks.device)
         if start is not None:
@@ -49,7 +49,7 @@ class Trainer:
         if self.train.gradient_checkpointing:
             recompute_layers(self.model.encoder)
         if ranks.device.type == "cpu" and not self.train.compile:
-            return_holes(self.model)
+            trim_heap(self.model)
         self.ema = None if self.train.ema is None else MovingAverage(self.model, self.train.ema)
         kind = torch.optim.Adam if self.train.optimizer == "adam" else torch.optim.AdamW
         self.optimizer = kind(
@@ -71,25 +71,25 @@ class Trainer:
         torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently
         self.step, self.position, self.window = 0, Position(), Window()
         self.ranking: list[tuple[float, int]] = []  # the best validations so far: value and step, best first
-        self.waited = 0
+        self.stale_validations = 0
         self.stop_signal: int | None = None
 
     def fit(self) -> None:
-        """Train to the end, from wherever the run stands."""
-        self._introduce()
+        """Train to the end, from the newest checkpoint if there is one."""
+        self._describe()
         self.resume()
         self.model.train()
         started, tokens, speed = time.perf_counter(), 0, 0.0
-        with self._listening():
+        with self._catching_signals():
             for update, position in self.batches.iterate(self.position):
-                if self.step >= self.train.max_steps or self._impatient():
+                if self.step >= self.train.max_steps or self._should_stop_early():
                     break
                 self.update(update)
                 self.step, tokens = self.step + 1, tokens + update.tokens
                 new_epoch = position.epoch > self.position.epoch
                 self.position = position
                 speed = tokens / (time.perf_counter() - started)
-                self.reports.progress(self.step, self.train.max_steps, self.window.mean_loss(), speed)
+                self.reporter.progress(self.step, self.train.max_steps, self.window.mean_loss(), speed)
                 if self.step % self.train.log_every == 0:
                     self._log(speed)
                     started, tokens = time.perf_counter(), 0
@@ -98,19 +98,19 @@ class Trainer:
                 ended = self.step == self.train.max_steps
                 if self._due(self.train.save_every, new_epoch) or ended or self.step in self.best_steps:
                     self.save()
-                self._stop_if_asked()
+                self._stop_if_requested()
         self.finish()
 
-    def _introduce(self) -> None:
+    def _describe(self) -> None:
         model, parameters = self.recipe.model, sum(parameter.numel() for parameter in self.model.parameters())
         sockets = f"{model.encoder.type} × {model.bridge.type} × {model.head.type}"
-        self.reports.say(
+        self.reporter.say(
             f"{self.recipe.name}: {sockets}, {parameters:,} parameters, {len(self.batches.split):,} pairs, "
             f"{self.train.max_steps:,} steps on {self.ranks.count} × {self.ranks.device.type}"
         )
         oversized = len(self.batches.oversized())
         if oversized:
-            self.reports.say(f"{oversized:,} pairs are longer than train.batch_tokens; each stands alone in its batch.")
+            self.reporter.say(f"{oversized:,} pairs exceed train.batch_tokens; each forms its own batch.")
 
     def resume(self) -> None:
         """Continue from the newest checkpoint that is whole."""
@@ -119,9 +119,9 @@ class Trainer:
         for step, damage in self.run.checkpoints.latest():
             if damage is None:
                 self._restore(step)
-                self.reports.say(f"Resumed from step {step}.")
+                self.reporter.say(f"Resumed from step {step}.")
                 return
-            self.reports.say(f"{damage}; trying the checkpoint before it.")
+            self.reporter.say(f"{damage}; trying the checkpoint before it.")
         if self.ranks.first:
             self.run.metrics.write_bytes(b"")
 
@@ -140,18 +140,18 @@ class Trainer:
             "scaler": self.scaler.state_dict(),
             "ranks": every_rank,
             "ranking": self.ranking,
-            "waited": self.waited,
+            "stale_validations": self.stale_validations,
             "metrics_bytes": self.run.metrics.stat().st_size,
         }
         if self.ema is not None:  # the average takes the weights' place in the checkpoint
             state["weights"] = {name: weight.detach() for name, weight in self.model.named_parameters()}
         best = self.best_steps[:1] == [self.step]
         with self._averaged():
-            self.run.checkpoints.save(self.step, self.model, state)
+            self.run.checkpoints.save(self.step, self.model, self.data.text, state)
             if best or not self.ranking:
                 self._write_model(self.step)
         if best:
-            self.run.checkpoints.point("best", self.step)
+            self.run.checkpoints.set_pointer("best", self.step)
         self.run.checkpoints.prune(self.train.keep_last, set(self.best_steps))
 
     def finish(self) -> None:
@@ -159,14 +159,16 @@ class Trainer:
         if self.step not in self.run.checkpoints.steps():
             self.save()
         if self.ranks.first:
-            best = self.run.checkpoints.pointed("best")
+            best = self.run.checkpoints.pointer("best")
             chosen = best if best is not None else self.step
             self.run.checkpoints.load_weights(chosen, self.model)
             self._write_model(chosen)
-            self.reports.say(f"Done at step {self.step}. The model of step {chosen} is in {self.run.folder / 'model'}.")
+            self.reporter.say(
+                f"Done at step {self.step}. The model of step {chosen} is in {self.run.folder / 'model'}."
+            )
 
     def _write_model(self, step: int) -> None:
-        self.run.write_model(self.model, self.data, f"Step {step} of the run `{self.recipe.name}`.")
+        self.run.write_model(self.model, self.data.text, f"Step {step} of the run `{self.recipe.name}`.")
 
     def _restore(self, step: int) -> None:
         state = self.run.checkpoints.load_state(step)
@@ -181,7 +183,7 @@ class Trainer:
         if "cuda_random" in own:
             torch.cuda.set_rng_state(own["cuda_random"], self.ranks.device)
         self.step, self.position, self.window = state["step"], Position(**state["position"]), Window(**own["window"])
-        self.ranking, self.waited = state["ranking"], state["waited"]
+        self.ranking, self.stale_validations = state["ranking"], state["stale_validations"]
         if self.ranks.first:
             with self.run.metrics.open("r+b") as records:  # what came after the checkpoint will come again
                 records.truncate(state["metrics_bytes"])
@@ -205,14 +207,14 @@ class Trainer:
         if not math.isfinite(norm) and not self.scaler.is_enabled():
             self._diverged()
         if due:
-            self.reports.record({"kind": "gradients", "step": self.step + 1, "encoder": norms})
+            self.reporter.record({"kind": "gradients", "step": self.step + 1, "encoder": norms})
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.ema is not None:
             self.ema.update()
 
     def _diverged(self) -> None:
-        last = self.run.checkpoints.pointed("last")
+        last = self.run.checkpoints.pointer("last")
         path = None if last is None else self.run.checkpoints.path(last)
         where = "no checkpoint was written" if path is None else f"the last good checkpoint is {path}"
         first = first_bad_gradient(self.model)
@@ -229,9 +231,9 @@ class Trainer:
         rate = learning_rate(self.train, self.step)
         epoch = self.position.epoch
         record = {"kind": "train", "step": self.step, "epoch": epoch, "loss": loss, "nll": nll, "lr": rate}
-        self.reports.record({**record, "tokens_per_second": round(speed)})
+        self.reporter.record({**record, "tokens_per_second": round(speed)})
         progress = f"step {self.step}  epoch {epoch}  loss {loss:.4f}  ppl {exp(nll):.2f}"
-        self.reports.say(f"{progress}  lr {rate:.2e}  {speed:,.0f} tok/s")
+        self.reporter.say(f"{progress}  lr {rate:.2e}  {speed:,.0f} tok/s")
 
     def _validate(self) -> None:
         self.model.eval()
@@ -255,19 +257,20 @@ class Trainer:
             shown += f"  bleu {record['bleu']:.2f}"
         value = -record["bleu"] if self.train.best_by == "bleu" else loss
         self.ranking = sorted([*self.ranking, (value, self.step)])[: self.train.keep_best]
-        self.waited = 0 if self.best_steps[0] == self.step else self.waited + 1
+        self.stale_validations = 0 if self.best_steps[0] == self.step else self.stale_validations + 1
         if not self.model.head.normalised:  # mass below 1: only the renormalised one compares with other systems
             record["normalised_perplexity"] = exp(sum(self.ranks.gather(normalised_nll)) / total.tokens)
             shown += f" (normalised {record['normalised_perplexity']:.2f})"
         self.model.train()
-        self.reports.record(record)
-        self.reports.say(f"step {self.step}  valid loss {loss:.4f}  {shown}{'  best' if self.waited == 0 else ''}")
+        self.reporter.record(record)
+        best = "" if self.stale_validations else "  best"
+        self.reporter.say(f"step {self.step}  valid loss {loss:.4f}  {shown}{best}")
 
     def _due(self, every: Every, new_epoch: bool) -> bool:
         return new_epoch if every == "epoch" else self.step % every == 0
 
-    def _impatient(self) -> bool:
-        return self.train.patience is not None and self.waited >= self.train.patience
+    def _should_stop_early(self) -> bool:
+        return self.train.patience is not None and self.stale_validations >= self.train.patience
 
     @property
     def best_steps(self) -> list[int]:
@@ -279,8 +282,8 @@ class Trainer:
         return nullcontext() if self.ema is None else self.ema.in_place()
 
     @contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Turn SIGTERM and Ctrl-C into a wish to stop after this step."""
+    def _catching_signals(self) -> Iterator[None]:
+        """Let SIGTERM and Ctrl-C stop training after the current step."""
 
         def ask(number: int, frame: FrameType | None) -> None:
             self.stop_signal = number
@@ -292,7 +295,7 @@ class Trainer:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _stop_if_asked(self) -> None:
+    def _stop_if_requested(self) -> None:
         asked = [number for number in self.ranks.gather(self.stop_signal) if number is not None]
         if not asked:
             return
@@ -303,15 +306,15 @@ class Trainer:
 
 def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
     """Copy another model's weights; its text must be segmented as the data is."""
-    folder = find_model(folder)
-    theirs = TextPipeline.load(folder)
+    folder = find_model_folder(folder)
+    loaded = load_model_folder(folder)
     for side in ("source", "target"):
-        if getattr(theirs, side).vocabulary != getattr(data.text, side).vocabulary:
+        if getattr(loaded.text, side).vocabulary != getattr(data.text, side).vocabulary:
             raise DataError(
-                f"{folder}: its {side} vocabulary is not that of {data.folder}. Prepare the data with "
+                f"{folder}: its {side} vocabulary differs from that of {data.folder}. Prepare the data with "
                 f"`--text-from {folder}`."
             )
-    assign_weights(model, dict(load_model(folder).named_parameters()), str(folder))
+    assign_weights(model, dict(loaded.model.named_parameters()), str(folder))
 
 
 def choose_precision(name: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> torch.dtype | None:

@@ -84,7 +84,7 @@ class TorchBackend:
 
     def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
         for batch in batches:
-            source_BS = pad(batch.sources, self.device)
+            source_BS = pad_ids(batch.sources, self.device)
             with torch.inference_mode():
                 found = beam_search(self.stepper, source_BS, settings, self.model.start_id, batch.prefixes)
             yield found
@@ -92,13 +92,13 @@ class TorchBackend:
     def sample(
         self, batch: SourceBatch, settings: SearchSettings, sampling: SamplingSettings, generator: torch.Generator
     ) -> Hypotheses:
-        source_BS = pad(batch.sources, self.device)
+        source_BS = pad_ids(batch.sources, self.device)
         with torch.inference_mode():
             return sample(self.stepper, source_BS, settings, sampling, self.model.start_id, generator)
 
     def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:
         with torch.inference_mode():
-            layers = self.model.attention(pad([source], self.device), pad([prefix], self.device))
+            layers = self.model.attention(pad_ids([source], self.device), pad_ids([prefix], self.device))
         return [tuple(stream[0].cpu() for stream in streams) for streams in layers]
 
 
@@ -141,7 +141,7 @@ class EngineBackend:
     def sample(
         self, batch: SourceBatch, settings: SearchSettings, sampling: SamplingSettings, generator: torch.Generator
     ) -> Hypotheses:
-        source_BS = pad(batch.sources, torch.device("cpu"))
+        source_BS = pad_ids(batch.sources, torch.device("cpu"))
         with torch.inference_mode():
             return sample(self.stepper, source_BS, settings, sampling, self.engine.start_id, generator)
 
@@ -156,7 +156,7 @@ class EngineBackend:
         return self._pool
 
 
-def pad(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     """Rows of one length."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=device)

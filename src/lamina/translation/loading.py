@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from pathlib import Path
 
 import torch
 
+from lamina.base.devices import choose_device
 from lamina.errors import DataError
-from lamina.runs import load_run
 from lamina.search.settings import SearchSettings
+from lamina.store.loading import load_run
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS, UNK
 from lamina.translation.backends import EngineBackend
@@ -30,12 +30,10 @@ def load(
     int8: bool = False,
 ) -> Translator:
     """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
-    from lamina.training.distributed import choose_device
-
     if threads is not None:
         torch.set_num_threads(threads)
     place = choose_device(device)
-    loaded = [load_run(Path(each), checkpoint) for each in (run, *others)]
+    loaded = [load_run(each, checkpoint) for each in (run, *others)]
     text = loaded[0].text
     for other, each in zip(others, loaded[1:], strict=True):
         if other_vocabulary(text, each.text):

@@ -16,7 +16,7 @@ from lamina.search.sampling import SamplingSettings
 from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
-from lamina.translation.backends import SourceBatch, choose_backend, pad
+from lamina.translation.backends import SourceBatch, choose_backend, pad_ids
 
 BATCH_SENTENCES, BATCH_TOKENS = 32, 8192  # of a batch, at most: sentences, and padded source tokens
 LONGEST = 1024  # source tokens; the rest of a longer line is not read
@@ -79,7 +79,7 @@ class Translator:
             sources, cuts = self.encode(chunk)
             found = self._search_all(sources, settings, sampling, starts, generator)
             for source, cut, hypotheses in zip(sources, cuts, found, strict=True):
-                if blank(source):
+                if is_blank(source):
                     yield Translation("")
                     continue
                 best = self._translation(hypotheses, nbest)
@@ -116,7 +116,7 @@ class Translator:
     ) -> list[Hypothesis]:
         """What the model says of given targets, ids ending with eos."""
         results: dict[int, Hypothesis] = {}
-        for batch in batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
+        for batch in cut_batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
             source_BS = self._pad([sources[number] for number in batch])
             target_BT = self._pad([targets[number] for number in batch])
             start_B1 = torch.full((len(batch), 1), self.models[0].start_id, device=self.device)
@@ -139,11 +139,11 @@ class Translator:
         batch_sentences: int = BATCH_SENTENCES,
     ) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        wanted = [number for number, source in enumerate(sources) if not blank(source)]
+        wanted = [number for number, source in enumerate(sources) if not is_blank(source)]
         lengths = [len(sources[number]) for number in wanted]
         each = [
             [wanted[place] for place in batch]
-            for batch in batches(lengths, batch_sentences, self.backend.batches_at_once)
+            for batch in cut_batches(lengths, batch_sentences, self.backend.batches_at_once)
         ]
         work = [
             SourceBatch(
@@ -188,15 +188,15 @@ class Translator:
         return [ids[:-1] for ids in self.text.target.encode(lines)]
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        return pad(rows, self.device)
+        return pad_ids(rows, self.device)
 
 
-def blank(source: Sequence[int]) -> bool:
+def is_blank(source: Sequence[int]) -> bool:
     """Whether there is nothing to translate before eos."""
     return len(source) <= 1
 
 
-def batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES, workers: int = 1) -> Iterator[list[int]]:
+def cut_batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES, workers: int = 1) -> Iterator[list[int]]:
     """Numbers of sentences, the longest first, in batches of which every worker has equally many.
 
     Sentences of like length are together; if there is one batch for each worker, the batches are equally long instead.

@@ -19,14 +19,14 @@ from lamina.model.bridges.layerwise import LayerwiseBridge
 from lamina.model.bridges.top import TopBridge
 from lamina.model.bridges.transparent import TransparentBridge
 
-Remember = Callable[[int, int, int], None]  # decoder layer, stream, the register of its memory
+StoreMemory = Callable[[int, int, int], None]  # decoder layer, stream, the register of its memory
 
 
 class BridgeLowering:
-    """What a bridge does with the encoder's states; `remember` projects and keeps a memory."""
+    """What a bridge does with the encoder's states; `store_memory` projects and keeps a memory."""
 
-    def __init__(self, parts: Parts, bridge: Any, decoder_layers: int, remember: Remember) -> None:
-        self.parts, self.bridge, self.remember = parts, bridge, remember
+    def __init__(self, parts: Parts, bridge: Any, decoder_layers: int, store_memory: StoreMemory) -> None:
+        self.parts, self.bridge, self.store_memory = parts, bridge, store_memory
         self.decoder_layers = decoder_layers
         self.prepare()
 
@@ -47,7 +47,7 @@ class BridgeLowering:
 
     def remember_normed(self, layer: int, stream: int, register: int, norm: nn.Module) -> None:
         """A memory behind a norm."""
-        self.remember(layer, stream, self.parts.norm_into(self.parts.normed, register, norm))
+        self.store_memory(layer, stream, self.parts.norm_into(self.parts.normed, register, norm))
 
 
 class TopLowering(BridgeLowering):
@@ -55,7 +55,7 @@ class TopLowering(BridgeLowering):
 
     def finish(self, top: int) -> None:
         for layer in range(self.decoder_layers):
-            self.remember(layer, 0, top)
+            self.store_memory(layer, 0, top)
 
 
 class LayerwiseLowering(BridgeLowering):
@@ -158,7 +158,7 @@ class AggregationLowering(BridgeLowering):
 
     def finish(self, top: int) -> None:
         for layer in range(self.decoder_layers):
-            self.remember(layer, 0, self.merged)
+            self.store_memory(layer, 0, self.merged)
 
 
 BRIDGES: dict[type[nn.Module], type[BridgeLowering]] = {

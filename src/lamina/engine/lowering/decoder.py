@@ -37,7 +37,7 @@ class DecoderLowering:
         """Whether some layer attends to source and past at once."""
         return any(type(layer.target_attention) is MixedAttention for layer in self.layers)
 
-    def remember(self, layer: int, stream: int, register: int) -> None:
+    def store_memory(self, layer: int, stream: int, register: int) -> None:
         """Keys and values of a memory, once for every source."""
         reader = self.layers[layer].readers[stream]
         self.parts.project(self.memories[layer][stream], register, reader, 1, 3)

@@ -164,10 +164,10 @@ def lower_gru_cell(parts: Parts, cell: GruCell, context: int) -> None:
 
 def lower_ffn_cell(parts: Parts, cell: FfnCell, context: int) -> None:
     """C^n = W2·relu(W1·[C^{n-1};B^n])."""
-    rise, width = expect(cell.rise, nn.Linear), parts.d_model
+    rise, width = expect(cell.up_proj, nn.Linear), parts.d_model
     parts.program.product(parts.hidden, context, columns(rise.weight, 0, width), rise.bias)
     parts.program.product(parts.hidden, parts.x, columns(rise.weight, 1, width), None, ADD | RELU)
-    parts.linear(context, parts.hidden, cell.fall)
+    parts.linear(context, parts.hidden, cell.down_proj)
 
 
 CELLS: dict[type[nn.Module], Callable[..., None]] = {GruCell: lower_gru_cell, FfnCell: lower_ffn_cell}

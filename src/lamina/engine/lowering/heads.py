@@ -41,7 +41,7 @@ class HeadLowering:
     def __init__(self, parts: Parts, head: Any) -> None:
         self.parts, self.head = parts, head
 
-    def remember(self, top: int, surface: int | None) -> None:
+    def project_source(self, top: int, surface: int | None) -> None:
         """What to keep of a source."""
 
     def see_layer(self, index: int, register: int) -> None:
@@ -68,7 +68,7 @@ class SurfaceLowering(HeadLowering):
             expect(head.reader, PooledReader)
             self.memory = program.register(width, SOURCE_TOKEN)
 
-    def remember(self, top: int, surface: int | None) -> None:
+    def project_source(self, top: int, surface: int | None) -> None:
         assert surface is not None
         reader = self.head.reader
         if type(reader) is AttentionReader:
@@ -121,7 +121,7 @@ class SurfaceLowering(HeadLowering):
         program, width = self.parts.program, self.parts.d_model
         if self.head.constant_gate is not None:
             return program.fixed_register(np.array([self.head.constant_gate], np.float32))
-        gate, weight = program.register(1), self.head.gate_weight
+        gate, weight = program.register(1), self.head.gate.weight
         program.product(gate, target, columns(weight, 0, width), None)
         program.product(gate, source, columns(weight, 1, width), None, ADD)
         program.emit(machine.SIGMOID, gate, gate, 0, whole_bytes(1))

@@ -59,7 +59,7 @@ def _lower_one(program: Program, model: Seq2Seq) -> tuple[Distribution, DecoderL
     parts = Parts(program, width, model.config.ffn_size)
     head = choose(HEADS, model.head)(parts, model.head)
     decoder = DecoderLowering(parts, model.decoder)
-    bridge = choose(BRIDGES, model.bridge)(parts, model.bridge, len(model.decoder.layers), decoder.remember)
+    bridge = choose(BRIDGES, model.bridge)(parts, model.bridge, len(model.decoder.layers), decoder.store_memory)
     program.begin_encoder()
     source, target = expect(model.source_embedding, SourceEmbedding), expect(model.target_embedding, TargetEmbedding)
     positions = program.position_register(width, expect(source.positions, Positions))
@@ -73,7 +73,7 @@ def _lower_one(program: Program, model: Seq2Seq) -> tuple[Distribution, DecoderL
     final = program.register(width)
     top = parts.norm_into(final, parts.x, cast("nn.Module", model.encoder.final_norm))
     bridge.finish(top)
-    head.remember(top, surface)
+    head.project_source(top, surface)
     program.begin_decoder()
     _embed(program, parts.x, target.tokens, width, positions)
     return head.lower(decoder.lower(head.see_layer)), decoder

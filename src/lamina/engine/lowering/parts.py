@@ -117,8 +117,8 @@ class Parts:
     def feed_forward(self, dst: int, src: int, network: FeedForward, mode: int = ADD) -> None:
         """[dst] += W2·relu(W1·[src])."""
         expect(network, FeedForward)
-        self.linear(self.hidden, src, network.rise, RELU)
-        self.linear(dst, self.hidden, network.fall, mode)
+        self.linear(self.hidden, src, network.up_proj, RELU)
+        self.linear(dst, self.hidden, network.down_proj, mode)
 
     # attention
 

@@ -20,8 +20,8 @@ from lamina.errors import DataError
 from lamina.interop.fairseq.arguments import read_arguments
 from lamina.interop.fairseq.dictionary import check_dictionaries, read_dictionary
 from lamina.interop.fairseq.weights import take_weights
-from lamina.model.folder import assign_weights
 from lamina.model.seq2seq import Seq2Seq
+from lamina.store.model_folder import assign_weights
 from lamina.text.vocabulary import Vocabularies
 
 

@@ -72,8 +72,8 @@ class MscLayer(EncoderLayer):
     def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
         """`context` holds LN(C^{n-1})."""
         (context_BSD,) = context
-        remembered = self.context_attention.remember(context_BSD)
-        collaborated_BSD = self.context_attention.read(x_BSD, remembered, mask_keys(valid_BS))
+        projected = self.context_attention.project_kv(context_BSD)
+        collaborated_BSD = self.context_attention.read(x_BSD, projected, mask_keys(valid_BS))
         return self.fusion(self.attention(x_BSD, valid_BS), collaborated_BSD)
 
 
@@ -94,12 +94,12 @@ class FfnCell(nn.Module):
 
     def __init__(self, d_model: int, hidden: int) -> None:
         super().__init__()
-        self.rise = nn.Linear(2 * d_model, hidden)
-        self.fall = nn.Linear(hidden, d_model)
+        self.up_proj = nn.Linear(2 * d_model, hidden)
+        self.down_proj = nn.Linear(hidden, d_model)
 
     def forward(self, context_BSD: Tensor, block_BSD: Tensor) -> Tensor:
         """Both (B, S, D)."""
-        return self.fall(self.rise(torch.cat([context_BSD, block_BSD], dim=-1)).relu())
+        return self.down_proj(self.up_proj(torch.cat([context_BSD, block_BSD], dim=-1)).relu())
 
 
 class MscEncoder(nn.Module):

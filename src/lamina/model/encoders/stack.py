@@ -58,10 +58,10 @@ class EncoderLayer(nn.Module):
 
     def compute(self, x_BSD: Tensor, valid_BS: Tensor, *context: Tensor) -> Tensor:
         """The layer itself."""
-        attended_BSD = self.attend(self.attention_residual.enter(x_BSD), valid_BS, context)
-        x_BSD = self.attention_residual.leave(x_BSD, attended_BSD)
-        risen_BSD = self.feed_forward(self.feed_forward_residual.enter(x_BSD))
-        return self.feed_forward_residual.leave(x_BSD, risen_BSD)
+        attended_BSD = self.attend(self.attention_residual.pre_norm(x_BSD), valid_BS, context)
+        x_BSD = self.attention_residual.add_residual(x_BSD, attended_BSD)
+        transformed_BSD = self.feed_forward(self.feed_forward_residual.pre_norm(x_BSD))
+        return self.feed_forward_residual.add_residual(x_BSD, transformed_BSD)
 
 
 def recompute_layers(encoder: nn.Module) -> None:

@@ -21,7 +21,7 @@ class Head(nn.Module, ABC):
     weight_VD: nn.Parameter
     normalised = True  # whether probabilities sum to 1; if not, their perplexity does not compare with others
 
-    def remember(self, enc: EncoderStates) -> Any:
+    def project_source(self, enc: EncoderStates) -> Any:
         """What the head keeps of a source, once per source: tensors in dataclasses or tuples, or nothing."""
         return None
 

@@ -95,6 +95,18 @@ class Sides:
     gate: float | Tensor  # λ, or (B, T, 1) of them
 
 
+class LearnedGate(nn.Module):
+    """λ = σ(w·[u ; r]), one for each position."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(1, 2 * d_model) * d_model**-0.5)
+
+    def forward(self, target_BTD: Tensor, source_BTD: Tensor) -> Tensor:
+        """(B, T, D) twice → (B, T, 1)."""
+        return F.linear(torch.cat([target_BTD, source_BTD], dim=-1), self.weight).sigmoid()
+
+
 class SurfaceHead(Head):
     """SurfaceFusion (Liu et al. 2021, Eq. 5-8).
 
@@ -127,11 +139,11 @@ class SurfaceHead(Head):
             self.target_linear = self.source_linear = nn.Identity()
         self.constant_gate = None if settings.gate == "learned" else settings.gate
         if settings.gate == "learned":
-            self.gate_weight = nn.Parameter(torch.randn(1, 2 * model.d_model) * model.d_model**-0.5)
+            self.gate = LearnedGate(model.d_model)
 
-    def remember(self, enc: EncoderStates) -> SurfaceMemory:
+    def project_source(self, enc: EncoderStates) -> SurfaceMemory:
         """Keys and values of the surface reader, or its pooled states."""
-        return self.reader.remember(enc)
+        return self.reader.project_source(enc)
 
     def sides(self, states: DecoderStates, memory: SurfaceMemory) -> Sides:
         """u, r and λ."""
@@ -143,8 +155,7 @@ class SurfaceHead(Head):
         target_BTD, source_BTD = self.target_linear(target_BTD), self.source_linear(source_BTD)
         if self.constant_gate is not None:
             return Sides(target_BTD, source_BTD, self.constant_gate)
-        gate_BT1 = F.linear(torch.cat([target_BTD, source_BTD], dim=-1), self.gate_weight).sigmoid()
-        return Sides(target_BTD, source_BTD, gate_BT1)
+        return Sides(target_BTD, source_BTD, self.gate(target_BTD, source_BTD))
 
     def mixed(self, sides: Sides) -> Tensor:
         """What one softmax matrix product of both sides needs: u+τr, or λu+(1-λ)r."""

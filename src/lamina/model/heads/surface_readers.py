@@ -13,7 +13,7 @@ from lamina.model.states import EncoderStates
 
 
 @dataclass(frozen=True)
-class ReaderKeys:
+class SurfaceKV:
     """What the attention reader keeps of a source."""
 
     projected: KeysValues
@@ -27,7 +27,7 @@ class PooledSurface:
     pooled_BD: Tensor
 
 
-SurfaceMemory = ReaderKeys | PooledSurface
+SurfaceMemory = SurfaceKV | PooledSurface
 
 
 class AttentionReader(nn.Module):
@@ -37,17 +37,17 @@ class AttentionReader(nn.Module):
         super().__init__()
         self.attention = Attention(d_model, heads, dropout)
 
-    def remember(self, enc: EncoderStates) -> ReaderKeys:
+    def project_source(self, enc: EncoderStates) -> SurfaceKV:
         """Keys from the encoder's final states, values from the surface."""
         (keys_BHSK,) = self.attention.project(enc.top_BSD.detach(), 1, 2)
         values_BHSK = self.attention.value(enc.surface_BSD)
-        return ReaderKeys(
+        return SurfaceKV(
             KeysValues(keys_BHSK.contiguous(), values_BHSK.contiguous()), mask_memory(enc.valid_BS, keys_BHSK)
         )
 
     def forward(self, query_BTD: Tensor, memory: SurfaceMemory) -> Tensor:
         """(B, T, D)."""
-        assert isinstance(memory, ReaderKeys)
+        assert isinstance(memory, SurfaceKV)
         return self.attention.read(query_BTD.detach(), memory.projected, memory.mask)
 
 
@@ -63,7 +63,7 @@ class PooledReader(nn.Module):
         self.pool = pool
         self.from_id = from_id
 
-    def remember(self, enc: EncoderStates) -> PooledSurface:
+    def project_source(self, enc: EncoderStates) -> PooledSurface:
         """The pooled states, (B, D)."""
         pooled_BS = enc.valid_BS if self.from_id is None else enc.source_BS >= self.from_id
         if self.pool == "mean":

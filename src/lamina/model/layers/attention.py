@@ -43,7 +43,7 @@ class Attention(nn.Module):
     """softmax(QKᵀ/√K)V over contiguous slices of D, with Wq, Wk, Wv packed into one matrix.
 
     Self-attention projects all three at once. Cross-attention projects keys and values of a memory once
-    per source (`remember`) and queries at every step (`read`).
+    per source (`project_kv`) and queries at every step (`read`).
     """
 
     def __init__(self, d_model: int, heads: int, dropout: float) -> None:
@@ -52,7 +52,7 @@ class Attention(nn.Module):
         self.dropout = dropout
         self.qkv = PackedLinear(d_model, 3)
         self.out = nn.Linear(d_model, d_model)
-        self.watched: list[Tensor] | None = None  # while somebody looks: the weights of every reading
+        self.recorded_weights: list[Tensor] | None = None  # the weights of every call, while they are recorded
 
     def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
         """Projections `first` up to `last` of (query, key, value), each (B, H, T, K), in one tensor."""
@@ -69,15 +69,15 @@ class Attention(nn.Module):
         """(B, T, D) → (B, H, T, K)."""
         return self.project(x_BTD, 2, 3)[0]
 
-    def remember(self, memory_BMD: Tensor) -> KeysValues:
+    def project_kv(self, memory_BMD: Tensor) -> KeysValues:
         """Keys and values of a memory, laid out as every later reading wants them."""
         keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3).contiguous()
         return KeysValues(keys_BHMK, values_BHMK)
 
-    def weigh(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
+    def attend(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attend, and lay the heads side by side again: (B, T, D) before the output projection."""
-        if self.watched is not None:
-            self.watched.append(self.weights(query_BHTK, memory.keys_BHMK, mask))
+        if self.recorded_weights is not None:
+            self.recorded_weights.append(self.weights(query_BHTK, memory.keys_BHMK, mask))
         dropout = self.dropout if self.training else 0.0
         keys_BHMK, values_BHMK = memory.keys_BHMK, memory.values_BHMK
         if query_BHTK.device.type == "cpu" and min(query_BHTK.shape[2] * 8, keys_BHMK.shape[2]) <= SHORT:
@@ -89,20 +89,20 @@ class Attention(nn.Module):
         return join_heads(attended_BHTK)
 
     def weights(self, query_BHTK: Tensor, keys_BHMK: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The attention weights themselves, (B, H, T, M): the explicit path, for those who look at them."""
+        """The attention weights themselves, (B, H, T, M): the explicit path, taken only on request."""
         scores_BHTM = query_BHTK @ keys_BHMK.transpose(-1, -2) * query_BHTK.shape[-1] ** -0.5
         if mask is not None:
-            scores_BHTM = scores_BHTM + hide(mask, scores_BHTM.dtype)
+            scores_BHTM = scores_BHTM + additive_mask(mask, scores_BHTM.dtype)
         return scores_BHTM.softmax(dim=-1)
 
     def read(self, x_BTD: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
-        """Attend from x to a remembered memory."""
-        return self.out(self.weigh(self.query(x_BTD), memory, mask))
+        """Attend from x to a projected memory."""
+        return self.out(self.attend(self.query(x_BTD), memory, mask))
 
     def forward(self, x_BTD: Tensor, valid_BT: Tensor) -> Tensor:
         """Attend from x to itself."""
         query_BHTK, keys_BHTK, values_BHTK = self.project(x_BTD, 0, 3)
-        attended_BTD = self.weigh(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask_keys(valid_BT))
+        attended_BTD = self.attend(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask_keys(valid_BT))
         return self.out(attended_BTD)
 
 
@@ -119,7 +119,7 @@ def attend_short(
     if mask is None:
         scores_ATM = torch.bmm(query_ATK * width**-0.5, keys_AKM)
     else:
-        bias_ATM = by_head(hide(mask, query_BHTK.dtype), batch, heads)
+        bias_ATM = by_head(additive_mask(mask, query_BHTK.dtype), batch, heads)
         scores_ATM = torch.baddbmm(bias_ATM, query_ATK, keys_AKM, alpha=width**-0.5)
     weights_ATM = scores_ATM.softmax(dim=-1)
     if dropout > 0:
@@ -133,7 +133,7 @@ def by_head(bias: Tensor, batch: int, heads: int) -> Tensor:
     return bias[None] if bias.dim() == 2 else bias.expand(batch, heads, -1, -1).flatten(0, 1)
 
 
-def hide(mask: Tensor, dtype: torch.dtype) -> Tensor:
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """A mask as something to add: 0 where True, and so little where False that its softmax is 0; as it is if it is."""
     if mask.dtype != torch.bool:
         return mask
@@ -149,9 +149,9 @@ def mask_memory(valid_BM: Tensor, keys_BHMK: Tensor) -> Tensor | None:
     """`mask_keys` for a memory that is read many times: nothing if nothing is padding, and ready to be added."""
     if valid_BM.device.type != "cpu":
         return mask_keys(valid_BM)
-    return (
-        None if bool(valid_BM.all()) else hide(mask_keys(valid_BM), keys_BHMK.dtype).repeat(1, keys_BHMK.shape[1], 1, 1)
-    )
+    if bool(valid_BM.all()):
+        return None
+    return additive_mask(mask_keys(valid_BM), keys_BHMK.dtype).repeat(1, keys_BHMK.shape[1], 1, 1)
 
 
 def mask_keys(valid_BM: Tensor) -> Tensor:

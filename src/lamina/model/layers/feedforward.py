@@ -12,10 +12,10 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, hidden: int, activation_dropout: float) -> None:
         super().__init__()
-        self.rise = nn.Linear(d_model, hidden)
-        self.fall = nn.Linear(hidden, d_model)
+        self.up_proj = nn.Linear(d_model, hidden)
+        self.down_proj = nn.Linear(hidden, d_model)
         self.dropout = Dropout(activation_dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, T, D)."""
-        return self.fall(self.dropout(self.rise(x_BTD).relu_()))
+        return self.down_proj(self.dropout(self.up_proj(x_BTD).relu_()))

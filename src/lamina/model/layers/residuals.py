@@ -18,7 +18,7 @@ class Residual(nn.Module):
 
         pre:   x ← x + drop(F(LN(x)))          post:   x ← LN(x + drop(F(x)))
 
-    Used in two halves, since some sublayers read more than x:  x = r.leave(x, F(r.enter(x), …))
+    Used in two halves, since some sublayers read more than x:  x = r.add_residual(x, F(r.pre_norm(x), …))
     """
 
     def __init__(self, d_model: int, norm: Norm, dropout: float) -> None:
@@ -27,11 +27,11 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.pre = norm == "pre"
 
-    def enter(self, x_BTD: Tensor) -> Tensor:
+    def pre_norm(self, x_BTD: Tensor) -> Tensor:
         """What the sublayer reads."""
         return self.norm(x_BTD) if self.pre else x_BTD
 
-    def leave(self, x_BTD: Tensor, result_BTD: Tensor) -> Tensor:
+    def add_residual(self, x_BTD: Tensor, result_BTD: Tensor) -> Tensor:
         """What the next sublayer gets."""
         total_BTD = x_BTD + (self.dropout(result_BTD) if self.training else result_BTD)
         return total_BTD if self.pre else self.norm(total_BTD)

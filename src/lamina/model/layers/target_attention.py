@@ -76,7 +76,7 @@ Cache = PastKeys | RunningSum
 
 
 @dataclass(frozen=True)
-class Now:
+class StepContext:
     """Where a step stands: so many positions have gone before it; which past keys each row descends from."""
 
     position: int
@@ -95,7 +95,7 @@ class Now:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class CrossKV:
     """A memory as one decoder layer needs it: keys and values of every stream."""
 
     streams: tuple[KeysValues, ...]
@@ -116,15 +116,15 @@ class TargetAttention(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """All positions, each seeing only those before it and itself."""
 
     @abstractmethod
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
         """One new position of every row."""
 
     @abstractmethod
-    def empty_cache(self, memory: Remembered, rows: int) -> Cache:
+    def empty_cache(self, memory: CrossKV, rows: int) -> Cache:
         """The cache before the first position, with so many rows for each source."""
 
 
@@ -135,25 +135,25 @@ class SelfAttention(TargetAttention):
         super().__init__()
         self.attention = attention
 
-    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """Fused causal attention."""
         query_BHTK, keys_BHTK, values_BHTK = self.attention.project(x_BTD, 0, 3)
-        attended_BTD = self.attention.weigh(query_BHTK, KeysValues(keys_BHTK, values_BHTK), None, causal=True)
+        attended_BTD = self.attention.attend(query_BHTK, KeysValues(keys_BHTK, values_BHTK), None, causal=True)
         return self.attention.out(attended_BTD)
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
         """Attend from the newest position to each row's past and itself."""
-        query_BHWK, cache = self.extend(x_BWD, cache, now)
-        past = cache.until(now.end)
-        return self.attention.out(self.attention.weigh(query_BHWK, past, now.seen_BHWM)), cache
+        query_BHWK, cache = self.extend(x_BWD, cache, context)
+        past = cache.until(context.end)
+        return self.attention.out(self.attention.attend(query_BHWK, past, context.seen_BHWM)), cache
 
-    def extend(self, x_BWD: Tensor, cache: Cache, now: Now) -> tuple[Tensor, PastKeys]:
+    def extend(self, x_BWD: Tensor, cache: Cache, context: StepContext) -> tuple[Tensor, PastKeys]:
         """The newest position's query, and the cache with its key and value."""
         assert isinstance(cache, PastKeys)
         query_BHWK, key_BHWK, value_BHWK = self.attention.project(x_BWD, 0, 3)
-        return query_BHWK, cache.write(key_BHWK, value_BHWK, now.end)
+        return query_BHWK, cache.write(key_BHWK, value_BHWK, context.end)
 
-    def empty_cache(self, memory: Remembered, rows: int) -> PastKeys:
+    def empty_cache(self, memory: CrossKV, rows: int) -> PastKeys:
         """Room for keys and values."""
         keys_BHSK = memory.streams[0].keys_BHMK
         batch, heads, _, width = keys_BHSK.shape
@@ -172,13 +172,13 @@ class AverageAttention(TargetAttention):
         super().__init__()
         self.gates = nn.Linear(2 * d_model, 2 * d_model)
 
-    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """The running mean at every position."""
         return self.mix(x_BTD, running_mean(x_BTD))
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
         """The running mean at the newest position."""
-        mean_BWD, cache = extend_mean(x_BWD, cache, now.position)
+        mean_BWD, cache = extend_mean(x_BWD, cache, context.position)
         return self.mix(x_BWD, mean_BWD), cache
 
     def mix(self, x_BTD: Tensor, mean_BTD: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ class AverageAttention(TargetAttention):
         enter_BTD, keep_BTD = self.gates(torch.cat([x_BTD, mean_BTD], dim=-1)).sigmoid().chunk(2, dim=-1)
         return enter_BTD * x_BTD + keep_BTD * mean_BTD
 
-    def empty_cache(self, memory: Remembered, rows: int) -> RunningSum:
+    def empty_cache(self, memory: CrossKV, rows: int) -> RunningSum:
         """A sum of nothing."""
         return empty_sum(memory, rows)
 
@@ -206,23 +206,23 @@ class MergedAttention(TargetAttention):
         """Its only attention."""
         return self.attention
 
-    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """Attention to the memory plus the running mean."""
         values_BTD = join_heads(self.attention.value(x_BTD))
         return self.merge(x_BTD, memory, running_mean(values_BTD))
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
         """The same at the newest position."""
-        mean_BWD, cache = extend_mean(join_heads(self.attention.value(x_BWD)), cache, now.position)
+        mean_BWD, cache = extend_mean(join_heads(self.attention.value(x_BWD)), cache, context.position)
         return self.merge(x_BWD, memory, mean_BWD), cache
 
-    def merge(self, x_BTD: Tensor, memory: Remembered, mean_BTD: Tensor) -> Tensor:
+    def merge(self, x_BTD: Tensor, memory: CrossKV, mean_BTD: Tensor) -> Tensor:
         """Add before the output projection."""
         query_BHTK = self.attention.query(x_BTD)
-        attended_BTD = self.attention.weigh(query_BHTK, memory.streams[0], memory.mask)
+        attended_BTD = self.attention.attend(query_BHTK, memory.streams[0], memory.mask)
         return self.attention.out(attended_BTD + mean_BTD)
 
-    def empty_cache(self, memory: Remembered, rows: int) -> RunningSum:
+    def empty_cache(self, memory: CrossKV, rows: int) -> RunningSum:
         """A sum of nothing."""
         return empty_sum(memory, rows)
 
@@ -235,7 +235,7 @@ class MixedAttention(SelfAttention):
         """Its only attention."""
         return self.attention
 
-    def forward(self, x_BTD: Tensor, memory: Remembered) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """Fused attention over the concatenation."""
         query_BHTK, keys_BHTK, values_BHTK = self.attention.project(x_BTD, 0, 3)
         (stream,) = memory.streams
@@ -247,23 +247,23 @@ class MixedAttention(SelfAttention):
         source_B1TS = mask_keys(memory.valid_BS).expand(-1, -1, length, -1)
         causal_TT = torch.ones(length, length, dtype=torch.bool, device=x_BTD.device).tril()
         mask_B1TM = torch.cat([source_B1TS, causal_TT.expand(batch, 1, -1, -1)], dim=3)
-        return self.attention.out(self.attention.weigh(query_BHTK, both, mask_B1TM))
+        return self.attention.out(self.attention.attend(query_BHTK, both, mask_B1TM))
 
-    def step(self, x_BWD: Tensor, memory: Remembered, cache: Cache, now: Now) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
         """One softmax over scores against the shared memory and against each row's own past."""
-        query_BHWK, cache = self.extend(x_BWD, cache, now)
-        (stream,), past = memory.streams, cache.until(now.end)
+        query_BHWK, cache = self.extend(x_BWD, cache, context)
+        (stream,), past = memory.streams, cache.until(context.end)
         scale = query_BHWK.shape[-1] ** -0.5
         source_BHWS = query_BHWK @ stream.keys_BHMK.transpose(-1, -2) * scale
         source_BHWS = source_BHWS.masked_fill(~mask_keys(memory.valid_BS), -torch.inf)
-        target_BHWT = query_BHWK @ past.keys_BHMK.transpose(-1, -2) * scale + now.seen_BHWM
+        target_BHWT = query_BHWK @ past.keys_BHMK.transpose(-1, -2) * scale + context.seen_BHWM
         weights_BHWM = torch.cat([source_BHWS, target_BHWT], dim=-1).softmax(dim=-1)
         source_BHWS, target_BHWT = weights_BHWM.split([source_BHWS.shape[-1], target_BHWT.shape[-1]], dim=-1)
         read_BHWK = source_BHWS @ stream.values_BHMK + target_BHWT @ past.values_BHMK
         return self.attention.out(join_heads(read_BHWK)), cache
 
 
-def empty_sum(memory: Remembered, rows: int) -> RunningSum:
+def empty_sum(memory: CrossKV, rows: int) -> RunningSum:
     """The sum before the first position, in at least 32 bits however long it grows."""
     keys_BHSK = memory.streams[0].keys_BHMK
     size = (keys_BHSK.shape[0], rows, keys_BHSK.shape[1] * keys_BHSK.shape[3])

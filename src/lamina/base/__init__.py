@@ -1,0 +1,1 @@
+"""Files, reading, devices, memory and processes: what every other package builds on."""

@@ -1,0 +1,125 @@
+"""The one way files and folders are written: complete under their final name, or not there at all.
+
+Content goes to a temporary name beside the final one, is flushed to disk, and is then renamed. A process that is killed
+at any moment leaves the earlier content untouched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from lamina.errors import UsageError
+
+PARTIAL = ".partial"  # the suffix of everything that is still being written
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
+
+
+def partial_name(path: Path) -> Path:
+    """The temporary name of a file or folder."""
+    return path.with_name(path.name + PARTIAL)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A stream whose content replaces the file when the context ends without an error."""
+    partial = partial_name(path)
+    try:
+        with partial.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+        flush(path.parent)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """An empty folder that replaces the one at `path` when the context ends without an error."""
+    partial = partial_name(path)
+    remove(partial)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        publish_folder(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def publish_folder(path: Path) -> None:
+    """Flush a folder that was written under its temporary name, and give it its final one."""
+    partial = partial_name(path)
+    for each in [*partial.rglob("*"), partial]:
+        flush(each)
+    replace_folder(partial, path)
+    flush(path.parent)
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a small file; text as UTF-8."""
+    with atomic_file(path) as stream:
+        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def replace_folder(new: Path, path: Path) -> None:
+    """Rename a folder over another one; where the kernel can exchange names, `path` exists at every moment."""
+    if not path.exists():
+        new.rename(path)
+        return
+    if not exchange(new, path):
+        before = path.with_name(path.name + ".before")
+        remove(before)
+        path.rename(before)
+        new.rename(path)
+        new = before
+    remove(new)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap the names of two folders in one operation; False where the system cannot."""
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "renameat2"):
+        return False
+    return libc.renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
+
+
+def flush(path: Path) -> None:
+    """Make sure that a file's content, or a folder's entries, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with everything in it, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def require_absent(path: Path) -> None:
+    """For commands that make a folder and never replace one."""
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{path}: already exists; choose another folder or remove it.")
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

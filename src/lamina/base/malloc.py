@@ -1,0 +1,91 @@
+"""Memory that stays while there is little of it, and is given back when there is much.
+
+glibc maps every large allocation anew and unmaps it when it is freed, so each step pays for fresh pages. Raising its
+two thresholds keeps them with the process. But then small allocations lodge between the large ones, and the holes that
+these leave fit no other: a deep model would take twice the memory it uses. So above two gigabytes the pages of all
+holes are returned whenever it has grown by half a gigabyte, which costs little beside such a model's products.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+LARGEST = 2**31 - 1
+TRIM_ABOVE, TRIM_EVERY = 2 * 2**30, 2**29  # bytes
+MADV_HUGEPAGE, HUGE, RESERVED = 14, 2 * 2**20, 2**30  # Linux' name for the advice, the size of such a page, of them all
+
+
+def tune_malloc() -> None:
+    """Ask glibc to keep freed memory; does nothing on other systems."""
+    libc = find_glibc()
+    if libc is not None:
+        libc.mallopt(M_MMAP_THRESHOLD, LARGEST)
+        libc.mallopt(M_TRIM_THRESHOLD, LARGEST)
+        use_huge_pages(libc)
+
+
+@cache
+def use_huge_pages(libc: Any) -> None:
+    """Have the heap grow by large pages for a while: large matrices are read faster where there are fewer to look up.
+
+    A stretch of it is taken, marked and given back untouched, so it holds no memory until something is put there.
+    """
+    libc.malloc.restype = ctypes.c_void_p
+    block = libc.malloc(ctypes.c_size_t(RESERVED))
+    if block:
+        first = (block + HUGE - 1) // HUGE * HUGE
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(block + RESERVED - first), MADV_HUGEPAGE)
+        libc.free(ctypes.c_void_p(block))
+
+
+def trim_heap(model: nn.Module) -> None:
+    """After every encoder and decoder layer, forward and backward, return holes if the process has grown large."""
+    if find_glibc() is None:
+        return
+    watch = _Watch()
+    for name, module in model.named_modules():
+        if name.rpartition(".")[0] in ("encoder.layers", "decoder.layers"):
+            module.register_forward_hook(watch.after_layer)
+
+
+class _Watch:
+    """Trims when memory has grown by so much since it last did; returning pages that are used again at once costs."""
+
+    def __init__(self) -> None:
+        self.trimmed_to = TRIM_ABOVE - TRIM_EVERY
+
+    def after_layer(self, module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+        self.trim()
+        if output.requires_grad:
+            output.register_hook(lambda _: self.trim())
+
+    def trim(self) -> None:
+        if resident() > self.trimmed_to + TRIM_EVERY:
+            find_glibc().malloc_trim(0)
+            self.trimmed_to = max(resident(), TRIM_ABOVE - TRIM_EVERY)
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    with open("/proc/self/statm", "rb") as sizes:
+        return int(sizes.read().split()[1]) * mmap.PAGESIZE
+
+
+@cache
+def find_glibc() -> Any:
+    """The C library, if it is glibc."""
+    if sys.platform != "linux":
+        return None
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+    except OSError:  # another C library
+        return None
+    return libc if hasattr(libc, "malloc_trim") else None

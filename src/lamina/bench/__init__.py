@@ -1,0 +1,1 @@
+"""What `lamina bench` measures."""

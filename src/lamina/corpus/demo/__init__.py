@@ -1,5 +1,0 @@
-"""A demo corpus as code: English and German sentences from one synchronous grammar, the same on every machine."""
-
-from lamina.corpus.demo.pairs import Split, demo_pairs, write_demo
-
-__all__ = ["Split", "demo_pairs", "write_demo"]

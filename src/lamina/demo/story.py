@@ -1,0 +1,71 @@
+"""The whole story on the built-in corpus: prepare, train two systems, translate, score, report."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamina.analysis.sections import Outputs
+from lamina.base.files import write_file
+from lamina.corpus.prepare import Plan, Progress, no_progress, prepare
+from lamina.corpus.reading import TwoFiles
+from lamina.demo.grammar import write_demo
+from lamina.demo.page import demo_page
+from lamina.scoring.compare import Row, compare_outputs
+from lamina.scoring.protocol import Gold
+from lamina.store.metrics import read_records
+from lamina.study.launch import Show, Training, train_all
+
+SYSTEMS = {"plain": "demo-transformer", "fused": "demo-surface-fusion"}  # a run's name and its recipe's
+VOCABULARY = 4000  # a ceiling; the words of the grammar need fewer
+
+
+@dataclass(frozen=True)
+class DemoSize:
+    """How much of everything."""
+
+    train: int = 50_000
+    valid: int = 500
+    test: int = 500
+    steps: int = 900
+
+
+def prepare_corpus(out: Path, size: DemoSize, progress: Progress = no_progress) -> None:
+    """Text and data folders; what is there already stays."""
+    text = out / "text"
+    done = text / "written.txt"
+    wanted = f"{size.train} {size.valid} {size.test}"
+    if not done.is_file() or done.read_text() != wanted:
+        write_demo(text, size.train, size.valid, size.test)
+        done.write_text(wanted)
+    splits = [TwoFiles(text / f"{split}.en", text / f"{split}.de") for split in ("train", "valid", "test")]
+    plan = Plan(train=splits[0], valid=splits[1], test=splits[2], vocab_size=VOCABULARY)
+    prepare(plan, out / "data", os.cpu_count() or 1, progress)
+
+
+def train_side_by_side(out: Path, size: DemoSize, show: Show) -> None:
+    """Both systems at once, a process with half of the cores for each; each goes on where it stopped before."""
+    threads = max(1, (os.cpu_count() or 1) // len(SYSTEMS))
+    overrides = (f"train.warmup={max(1, size.steps // 6)}", f"train.gradients_every={max(1, size.steps // 30)}")
+    trainings = [
+        Training(name, recipe, out / "data", out / "runs" / name, size.steps, overrides, threads)
+        for name, recipe in SYSTEMS.items()
+    ]
+    train_all(trainings, len(trainings), show)
+
+
+def translate_and_score(out: Path) -> tuple[Outputs, list[Row]]:
+    """Translate the test set with both models, compare them, and write `report.html`."""
+    from lamina.translation import load
+
+    pairs = list(TwoFiles(out / "text" / "test.en", out / "text" / "test.de").pairs())
+    outputs = Outputs([source for source, _ in pairs], [target for _, target in pairs], {})
+    for name in SYSTEMS:
+        outputs.by_system[name] = [each.text for each in load(out / "runs" / name).translate(outputs.sources)]
+        write_file(out / f"{name}.de", "".join(f"{line}\n" for line in outputs.by_system[name]))
+    gold = Gold([outputs.references], outputs.sources, False, ["test.de"])
+    rows = compare_outputs(list(SYSTEMS), list(outputs.by_system.values()), gold)
+    records = {name: read_records(out / "runs" / name) for name in SYSTEMS}
+    write_file(out / "report.html", demo_page(outputs, rows, records))
+    return outputs, rows

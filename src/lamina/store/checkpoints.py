@@ -1,0 +1,108 @@
+"""A run's checkpoints: each is a model folder with the state of training beside the weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lamina.base.files import PARTIAL, remove, write_file
+from lamina.errors import DataError, UsageError
+from lamina.model.seq2seq import Seq2Seq
+from lamina.store.model_folder import assign_weights, find_damage, read_weights, write_model_folder
+from lamina.text.pipeline import TextPipeline
+
+STATE = "training_state.pt"
+NAME = re.compile(r"step_(\d+)")
+
+
+class Checkpoints:
+    """The checkpoints of a run, by step."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, step: int) -> Path:
+        """The folder of a step's checkpoint."""
+        return self.folder / f"step_{step:06}"
+
+    def steps(self) -> list[int]:
+        """Steps that have a checkpoint, in order."""
+        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        return sorted(int(found[1]) for found in map(NAME.fullmatch, names) if found)
+
+    def save(self, step: int, model: Seq2Seq, text: TextPipeline, state: dict[str, Any]) -> None:
+        """Write a checkpoint and record it as the last."""
+
+        def write_state(folder: Path) -> None:
+            torch.save(state, folder / STATE)
+
+        write_model_folder(self.path(step), model, text, f"Checkpoint of step {step}.", write_state)
+        self.set_pointer("last", step)
+
+    def set_pointer(self, name: str, step: int) -> None:
+        """Record a step in `last.txt` or `best.txt`."""
+        write_file(self.folder / f"{name}.txt", f"{self.path(step).name}\n")
+
+    def pointer(self, name: str) -> int | None:
+        """The step in `last.txt` or `best.txt`, if its checkpoint exists."""
+        path = self.folder / f"{name}.txt"
+        try:
+            found = NAME.fullmatch(path.read_text(encoding="utf-8").strip())
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+        return int(found[1]) if found and int(found[1]) in self.steps() else None
+
+    def find(self, wanted: str | int) -> int:
+        """The step meant by `last`, `best` or a number."""
+        steps = self.steps()
+        if wanted in ("last", "best"):
+            step = self.pointer(str(wanted))
+            step = steps[-1] if step is None and steps else step
+        elif str(wanted).isdecimal():
+            step = int(wanted)
+        else:
+            raise UsageError(f"--checkpoint must be best, last or a step, but is `{wanted}` instead.")
+        if step not in steps:
+            known = f"available: {', '.join(map(str, steps))}" if steps else "the run has none"
+            raise UsageError(f"{self.folder.parent}: no checkpoint `{wanted}`; {known}.")
+        return step
+
+    def latest(self) -> Iterator[tuple[int, str | None]]:
+        """Steps from the newest down, each with what is wrong with it, if anything."""
+        for step in reversed(self.steps()):
+            yield step, self.damage(step)
+
+    def damage(self, step: int) -> str | None:
+        """What is wrong with a checkpoint, if anything."""
+        try:
+            return find_damage(self.path(step))
+        except DataError as error:
+            return str(error).rstrip(".")
+
+    def load_weights(self, step: int, model: Seq2Seq) -> None:
+        """Copy a checkpoint's weights into a model."""
+        assign_weights(model, read_weights(self.path(step)), str(self.path(step)))
+
+    def load_state(self, step: int) -> dict[str, Any]:
+        """A checkpoint's training state; nothing pickled in it is executed."""
+        path = self.path(step) / STATE
+        try:
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged file can fail anywhere in torch's reader
+            raise DataError(f"{path}: cannot be read ({type(error).__name__}).") from error
+        return state
+
+    def prune(self, keep_last: int, keep: set[int]) -> None:
+        """Remove all but the newest checkpoints and those to keep."""
+        for step in self.steps()[:-keep_last]:
+            if step not in keep:
+                remove(self.path(step))
+
+    def clear_partial(self) -> None:
+        """Remove what an interrupted write has left."""
+        for path in self.folder.glob(f"*{PARTIAL}"):
+            remove(path)

@@ -1,0 +1,95 @@
+"""A run's folder: its recipe, its records, its checkpoints and its model."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lamina.base.files import digest, write_file
+from lamina.corpus.prepared import META, PreparedData
+from lamina.errors import DataError, UsageError
+from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.loader import dump_recipe, read_resolved
+from lamina.recipe.schema import Recipe
+from lamina.store.checkpoints import Checkpoints
+from lamina.store.model_folder import write_model_folder
+from lamina.text.pipeline import TextPipeline
+from lamina.version import __version__
+
+# What may change between the first start of a run and a resumption: nothing that changes a step.
+CHANGEABLE = (
+    "max_steps",
+    "save_every",
+    "validate_every",
+    "log_every",
+    "keep_last",
+    "keep_best",
+    "patience",
+    "bleu_sentences",
+)
+
+
+class Run:
+    """The folder of one training run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self.metrics = folder / "metrics.jsonl"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run for this process; the lock of a dead process is free."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = (self.folder / "lock").open("w")
+        except OSError as error:
+            raise DataError(f"{self.folder}: cannot be written ({error.strerror}).") from error
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(f"{self.folder}: another process is training this run.") from error
+            yield
+
+    def begin(self, recipe: Recipe, data: PreparedData) -> None:
+        """Record what is trained, or check that it is the same as before."""
+        path = self.folder / "recipe.yaml"
+        facts = {"data": digest(data.folder / META)}
+        if path.exists():
+            self._check_same(read_resolved(path), recipe, facts)
+        write_file(path, dump_recipe(recipe))
+        versions = {"lamina": __version__, "torch": torch.__version__, "python": sys.version.split()[0]}
+        record = {"command": sys.argv, "versions": versions, **facts}
+        write_file(self.folder / "run.json", json.dumps(record, indent=2) + "\n")
+
+    def _check_same(self, before: Recipe, now: Recipe, facts: dict[str, str]) -> None:
+        old, new = flatten(before.model_dump(mode="json")), flatten(now.model_dump(mode="json"))
+        free = {f"train.{name}" for name in CHANGEABLE} | {"name"}
+        for key in sorted(old.keys() | new.keys()):
+            if key not in free and not key.startswith("decode.") and old.get(key) != new.get(key):
+                raise UsageError(
+                    f"{self.folder}: cannot be resumed with another {key}: it was {old.get(key)!r} and is now "
+                    f"{new.get(key)!r}. Choose another --out."
+                )
+        recorded = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+        if recorded.get("data") != facts["data"]:
+            raise UsageError(f"{self.folder}: cannot be resumed with other data. Choose another --out.")
+
+    def write_model(self, model: Seq2Seq, text: TextPipeline, origin: str) -> None:
+        """Write `model/`, which is usable by itself."""
+        write_model_folder(self.folder / "model", model, text, origin)
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as dotted keys."""
+    if not isinstance(tree, dict):
+        return {prefix[:-1]: tree}
+    return {key: value for name, branch in tree.items() for key, value in flatten(branch, f"{prefix}{name}.").items()}

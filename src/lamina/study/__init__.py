@@ -1,0 +1,1 @@
+"""Grids of trainings: recipes × seeds, evaluated and compared."""

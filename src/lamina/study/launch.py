@@ -1,0 +1,104 @@
+"""Several trainings as processes of their own, so many at a time."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamina.base.processes import end_with_parent
+from lamina.errors import LaminaError, StoppedError
+from lamina.store.metrics import read_records
+
+POLL = 0.5  # seconds
+Show = Callable[[str, int, int, float], None]  # a training's name, its step, all its steps, its loss
+Running = dict["Training", subprocess.Popen[bytes]]
+
+
+@dataclass(frozen=True)
+class Training:
+    """One `lamina train`; it goes on where it stopped before."""
+
+    name: str
+    recipe: str  # a file or a shipped recipe
+    data: Path
+    run: Path
+    steps: int
+    overrides: tuple[str, ...]
+    threads: int
+
+    @property
+    def log(self) -> Path:
+        """What it prints."""
+        return self.run.with_name(f"{self.run.name}.log")
+
+    def command(self) -> list[str]:
+        """As a user would type it."""
+        overrides = (f"name={self.name}", f"train.max_steps={self.steps}", *self.overrides)
+        return [
+            *(sys.executable, "-m", "lamina", "train", self.recipe, "--data", str(self.data), "--out", str(self.run)),
+            *("--threads", str(self.threads)),
+            *(part for override in overrides for part in ("--set", override)),
+        ]
+
+
+class TrainingError(LaminaError):
+    """A training that ended early; says what it said last, with its exit code."""
+
+    def __init__(self, log: Path, code: int) -> None:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        super().__init__(f"{log}: {' '.join(last).removeprefix('lamina: ')}")
+        self.exit_code = code if code > 0 else 1
+
+
+def train_all(trainings: Sequence[Training], at_once: int, show: Show) -> None:
+    """Carry all of them out; when one fails or this process is stopped, the others save and stop too."""
+    waiting = list(trainings)
+    try:
+        with _stopped_at_the_end() as running:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    _start(waiting.pop(0), running)
+                time.sleep(POLL)
+                for training, process in list(running.items()):
+                    _show_newest(training, show)
+                    if process.poll() is None:
+                        continue
+                    del running[training]
+                    if process.returncode:
+                        raise TrainingError(training.log, process.returncode)
+    except KeyboardInterrupt:
+        raise StoppedError("Stopped and saved; the same command goes on.", 130) from None
+
+
+def _start(training: Training, running: Running) -> None:
+    training.log.parent.mkdir(parents=True, exist_ok=True)
+    with training.log.open("wb") as log:
+        running[training] = subprocess.Popen(
+            training.command(), stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent
+        )
+
+
+@contextmanager
+def _stopped_at_the_end() -> Iterator[Running]:
+    running: Running = {}
+    try:
+        yield running
+    finally:
+        for process in running.values():
+            process.send_signal(signal.SIGTERM)
+        for process in running.values():
+            process.wait()
+
+
+def _show_newest(training: Training, show: Show) -> None:
+    if (training.run / "metrics.jsonl").is_file():
+        losses = read_records(training.run).curve("train", "loss")
+        if losses:
+            step, loss = losses[-1]
+            show(training.name, int(step), training.steps, loss)
