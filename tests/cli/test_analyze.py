@@ -16,7 +16,7 @@ from sacrebleu.metrics.bleu import BLEU
 import lamina
 from lamina.analysis.difficulty import cut, difficulties
 from lamina.analysis.finding import label_runs
-from lamina.analysis.layers import watched_gates
+from lamina.analysis.layers import record_gates
 from lamina.model.layers.fusion import GatedFusion
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.loading import load_run
@@ -181,7 +181,7 @@ def test_a_gate_by_hand(trained: TrainedRun) -> None:
             if isinstance(module, GatedFusion):
                 for parameter in module.parameters():
                     parameter.fill_(0.3 if parameter.dim() == 1 else 0.0)
-    with watched_gates(model) as seen, torch.no_grad():
+    with record_gates(model) as seen, torch.no_grad():
         model.log_probs(torch.tensor([[5, 6, 2]]), torch.tensor([[0, 7]]))
     for side in ("encoder", "decoder"):
         for ((total, count),) in seen[side]:

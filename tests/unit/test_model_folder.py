@@ -52,7 +52,7 @@ def test_shared_weights_are_written_once(folder: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match=r"model: cannot be written \(Not a directory\)"):
+    with pytest.raises(DataError, match=r"model: cannot be written \(File exists\)"):
         save(small(), tmp_path / "file" / "model")
 
 
