@@ -25,10 +25,11 @@ from lamina.model.config import ModelConfig
 from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
 from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.decode import SearchSettings
 from lamina.search.beam import beam_search
 from lamina.search.ensemble import EnsembleStepper
+from lamina.search.hypothesis import Hypothesis
 from lamina.search.sampling import SamplingSettings, sample
-from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import Stepper, TorchStepper
 from lamina.store.model_folder import write_model_folder
 from lamina.systems.build import build

@@ -16,8 +16,9 @@ import typer.main
 from lamina.cli import app
 from lamina.model.config import SOCKETS, ModelConfig
 from lamina.model.decoder import DecoderSettings
+from lamina.recipe.decode import SearchSettings
 from lamina.recipe.json_schema import properties, recipe_schema
-from lamina.recipe.schema import DecodeSettings, TrainSettings
+from lamina.recipe.schema import TrainSettings
 
 API = {  # by module
     "lamina": ["load", "build", "load_fairseq"],
@@ -81,7 +82,7 @@ def recipe() -> Iterator[str]:
     yield f"\n## `model`\n\n{HEADINGS}"
     yield f"| `size` | {kind_of(schema['model']['properties']['size'])} | `base` | sizes and depths, where not given |"
     yield from rows(ModelConfig, set(schema["model"]["properties"]) - {*SOCKETS, "decoder"})
-    parts: dict[str, Any] = {"model.decoder": DecoderSettings, "train": TrainSettings, "decode": DecodeSettings}
+    parts: dict[str, Any] = {"model.decoder": DecoderSettings, "train": TrainSettings, "decode": SearchSettings}
     for socket, choices in SOCKETS.items():
         yield f"\n## `model.{socket}`\n\n`type` is one of {', '.join(f'`{name}`' for name in choices)}."
         for name, settings in choices.items():

@@ -214,8 +214,8 @@ def train_and_search() -> None:
     """Forward, backward and a beam of two over one sentence; every gradient must be a number."""
     import torch
 
+    from lamina.recipe.decode import SearchSettings
     from lamina.search.beam import beam_search
-    from lamina.search.settings import SearchSettings
     from lamina.search.stepper import TorchStepper
     from lamina.systems.build import build
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lamina.demo.grammar import write_demo
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 from lamina.store.loading import load_run
 from lamina.translation.backends import SourceBatch, TorchBackend
 from support import Searcher, run_lamina

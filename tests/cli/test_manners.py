@@ -115,7 +115,7 @@ def test_every_option_is_explained(verb: str) -> None:
 def test_defaults_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = show_help("translate")
-    for default in ("(stdin)", "(the recipe's, else 5)", "2.0, 20", "auto"):
+    for default in ("(stdin)", "(the run's, else 5)", "(the run's, else 2.0 20)", "auto"):
         assert f"[default: {default}]" in text
 
 
@@ -177,7 +177,7 @@ def test_after_translating_to_a_file(straight: Path, tmp_path: Path) -> None:
     out, short = tmp_path / "out.de", ["--beam", "1", "--max-length", "0", "3"]
     result = run_lamina("translate", straight, *short, "--output", out, stdin="A dog runs.\n")
     assert result == (0, "", f"Next: lamina score --hyp {out} --ref FILE\n")
-    silent = [["--quiet", "--output", out], ["--format", "jsonl", "--output", out], []]
+    silent = [["--quiet", "--output", out, "--force"], ["--format", "jsonl", "--output", out, "--force"], []]
     for options in silent:
         assert run_lamina("translate", straight, *short, *options, stdin="A dog runs.\n").stderr == ""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.recipe.decode import SearchSettings
+from lamina.search.hypothesis import Hypothesis
 from support import (
     VOCABULARY,
     Combination,

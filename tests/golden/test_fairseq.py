@@ -21,7 +21,7 @@ from torch import Tensor
 import lamina
 from lamina.errors import DataError
 from lamina.interop.fairseq import read_checkpoint
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 from support import Searcher, pad, rows_of
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -263,7 +263,8 @@ def test_what_was_exported_is_not_ours_to_open(run: Path, tmp_path: Path) -> Non
     run_lamina("export", run, "--to", "ctranslate2", "--out", out)
     refusal = f"lamina: {out}: is a CTranslate2 model; open it with ctranslate2.Translator.\n"
     assert run_lamina("translate", out) == (3, "", refusal)
-    assert run_lamina("eval", out, "--test", "a", "b") == (3, "", refusal)
+    (tmp_path / "a").write_text("A dog.\n")
+    assert run_lamina("eval", out, "--test", tmp_path / "a", tmp_path / "a") == (3, "", refusal)
 
 
 def test_a_refusal_ends_with_2(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from lamina.engine.search import WRITTEN
 from lamina.errors import LaminaError, UsageError
 from lamina.model.encoders.stack import EncoderLayer
 from lamina.model.seq2seq import Seq2Seq
-from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.recipe.decode import SearchSettings
+from lamina.search.hypothesis import Hypothesis
 from lamina.translation.backends import EngineBackend, SourceBatch, TorchBackend, choose_backend
 from lamina.translation.translator import BATCH_TOKENS, cut_batches
 from support import LEGAL, VARIANTS, Searcher, build_combination, make_batch, rows_of, scramble, small
@@ -242,7 +243,8 @@ def test_a_batch_that_needs_much_memory_is_searched_in_parts(monkeypatch: pytest
     monkeypatch.setattr("lamina.engine.engine.MUCH_MEMORY", 200_000)
     assert parts.search(sources, SHORT, prefixes) == expected
     assert parts._idle[0].buffers[WRITTEN].nbytes < whole._idle[0].buffers[WRITTEN].nbytes / 2
-    endless = SearchSettings(max_length=(0.0, 10**8))
+    endless = SearchSettings(beam=256, max_length=(0.0, 10_000))
+    monkeypatch.setattr("lamina.engine.engine.MOST_MEMORY", 2**20)
     with pytest.raises(UsageError, match=r"would need [\d,]+ GiB of memory; lower the beam or the maximum length\."):
         parts.search(sources[:1], endless)
 

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from lamina.errors import UsageError
+from lamina.recipe.decode import SearchSettings
 from lamina.search.candidates import best_candidates
+from lamina.search.hypothesis import Hypothesis
 from lamina.search.rules import FREE, forced_token, repeated_tokens, split_candidates
 from lamina.search.sampling import SamplingSettings
-from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.systems.published import SYSTEMS
 from support import Searcher, every_backend, make_batch, pad, rows_of, small
 
@@ -142,17 +143,17 @@ def test_no_ngram_comes_twice(backend: str) -> None:
 def test_diverse_groups_differ_and_without_a_penalty_are_equal(backend: str) -> None:
     searcher, source_BS = Searcher(backend, small()), make_batch().source_BS
     alone = searcher.search(source_BS, SearchSettings(beam=2, max_length=(0.0, 4)))
-    free = searcher.search(source_BS, SearchSettings(beam=4, groups=2, diversity=0.0, max_length=(0.0, 4)))
+    free = searcher.search(source_BS, SearchSettings(beam=4, diverse_groups=2, diversity=0.0, max_length=(0.0, 4)))
     for group, hypotheses in zip(alone, free, strict=True):
         assert sorted(texts([hypotheses])[0]) == sorted(texts([group, group])[0] + texts([group, group])[1])
-    apart = searcher.search(source_BS, SearchSettings(beam=4, groups=4, diversity=100.0, max_length=(0.0, 4)))
+    apart = searcher.search(source_BS, SearchSettings(beam=4, diverse_groups=4, diversity=100.0, max_length=(0.0, 4)))
     assert all(len({each.tokens[0] for each in hypotheses}) == 4 for hypotheses in apart)
 
 
 @every_backend
 def test_diverse_groups_report_the_models_own_scores(backend: str) -> None:
     searcher, source_BS = Searcher(backend, small()), make_batch().source_BS
-    diverse = SearchSettings(beam=6, groups=3, diversity=2.0, max_length=(0.0, 4))
+    diverse = SearchSettings(beam=6, diverse_groups=3, diversity=2.0, max_length=(0.0, 4))
     found = searcher.search(source_BS, diverse)
     for source, hypotheses in zip(rows_of(source_BS), found, strict=True):
         assert len(hypotheses) == 6
@@ -294,14 +295,19 @@ def test_eight_bits_stay_near(system: str) -> None:
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ({"beam": 0}, "The beam must be at least 1, but is 0 instead."),
-        ({"beam": 5, "groups": 2}, "The beam 5 must be a multiple of the 2 groups."),
-        ({"min_length": 9, "max_length": (0.0, 3)}, "The maximum length of a short source is below"),
+        ({"baem": 3}, "baem: not an option. Did you mean `beam`?"),
+        ({"lenpen": math.nan}, "lenpen: must be "),
+        ({"beam": 0}, "beam: must be greater than or equal to 1, but is 0 instead."),
+        ({"beam": 5, "diverse_groups": 2}, "beam must be a multiple of diverse_groups 2, but is 5 instead."),
+        (
+            {"min_length": 9, "max_length": (0.0, 3)},
+            "min_length must be at most 3, the max_length of the shortest source, but is 9",
+        ),
     ],
 )
 def test_impossible_settings(own: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        SearchSettings(**own)
+        SearchSettings().with_options(**own)
 
 
 @pytest.mark.parametrize("own", [{"temperature": -1.0}, {"top_p": 0.0}, {"top_k": 0}])

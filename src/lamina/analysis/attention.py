@@ -13,7 +13,6 @@ from lamina.errors import UsageError
 from lamina.model.heads.surface import SurfaceHead
 from lamina.model.heads.surface_readers import AttentionReader
 from lamina.model.seq2seq import Seq2Seq
-from lamina.search.settings import SearchSettings
 from lamina.store.loading import load_run
 from lamina.translation import Translator
 
@@ -30,15 +29,11 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
     """Maps of every layer, averaged over heads, of the top layer's heads, and of the surface reader."""
     loaded = load_run(run, checkpoint)
     model = loaded.model.eval()
-    translator = Translator([model], loaded.text)
+    translator = Translator([model], loaded.text, loaded.decode)
     ids = translator.encode([source])[0][0]
     if len(ids) <= 1:
         raise UsageError("The source is blank; give a sentence with --source.")
-    written = (
-        loaded.text.target.encode([target])[0]
-        if target
-        else translator.translate_ids([ids], SearchSettings())[0].tokens
-    )
+    written = loaded.text.target.encode([target])[0] if target else translator.translate_ids([ids])[0].tokens
     columns = [loaded.text.source.vocabulary.symbols[token] for token in ids]
     rows = [loaded.text.target.vocabulary.symbols[token] for token in written]
     source_1S, prefix_1T = torch.tensor([ids]), torch.tensor([[model.start_id, *written[:-1]]])

@@ -13,7 +13,6 @@ from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
 from lamina.scoring.sacre import corpus_bleu
-from lamina.search.settings import SearchSettings
 from lamina.translation import Translator, load
 from lamina.translation.loading import other_vocabulary
 
@@ -66,7 +65,7 @@ def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
     """BLEU of beam search, and the loss per target token."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     decode = translator.text.target.decode
-    outputs = [decode(each.tokens) for each in translator.translate_ids(sources, SearchSettings())]
+    outputs = [decode(each.tokens) for each in translator.translate_ids(sources)]
     total = sum(each.log_prob for each in translator.rescore(sources, targets, lenpen=1.0))
     return corpus_bleu(outputs, [decode(target) for target in targets]), -total / sum(map(len, targets))
 

@@ -12,7 +12,6 @@ from lamina.analysis.finding import Cell, Finding, Picture
 from lamina.errors import UsageError
 from lamina.model.bridges.transparent import TransparentBridge
 from lamina.scoring.sacre import corpus_bleu
-from lamina.search.settings import SearchSettings
 from lamina.store.loading import load_run
 from lamina.store.model_folder import LoadedModel
 from lamina.translation import Translator
@@ -64,8 +63,8 @@ def measure(
     """BLEU and words of the output with a layer masked."""
     masked: AbstractContextManager[None] = nullcontext() if layer is None else bridge.mask_layer(layer)
     with masked:  # the engine packs weights as they are now
-        translator = Translator([loaded.model.eval()], loaded.text)
-        outputs = [each.text for each in translator.stream(sources, SearchSettings())]
+        translator = Translator([loaded.model.eval()], loaded.text, loaded.decode)
+        outputs = [each.text for each in translator.stream(sources)]
     return corpus_bleu(outputs, references), sum(len(output.split()) for output in outputs)
 
 

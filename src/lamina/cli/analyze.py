@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lamina.errors import UsageError
+from lamina.cli.options import Checkpoint
+from lamina.corpus.reading import read_test
 
 if TYPE_CHECKING:
     from lamina.analysis.finding import Finding
@@ -19,7 +20,6 @@ Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, side b
 OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")]
 Test = Annotated[tuple[Path, Path], typer.Option("--test", metavar="SRC TGT", help="A test set: two parallel files.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default="RUN/analysis")]
-Checkpoint = Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")]
 
 
 @analyze.callback()
@@ -83,7 +83,7 @@ def difficulty(
     """
     from lamina.analysis.difficulty import analyze_difficulty, write_parts
 
-    sources, references = read_test(test)
+    sources, references = read_test(*test)
     finding, parts = analyze_difficulty(runs, checkpoints, sources, references)
     folder = finish(finding, runs, out)
     write_parts(folder / "parts", parts, sources, references)
@@ -130,7 +130,7 @@ def layers(
     """
     from lamina.analysis.layers import analyze_layers
 
-    pairs = list(zip(*read_test(test), strict=True))[:sentences] if test else []
+    pairs = list(zip(*read_test(*test), strict=True))[:sentences] if test else []
     finish(analyze_layers(run, pairs, checkpoint), [run], out)
 
 
@@ -144,7 +144,7 @@ def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out =
     """
     from lamina.analysis.masking import analyze_masking
 
-    finish(analyze_masking(run, *read_test(test), checkpoint), [run], out)
+    finish(analyze_masking(run, *read_test(*test), checkpoint), [run], out)
 
 
 @analyze.command("embeddings")
@@ -166,7 +166,7 @@ def embeddings(
     """
     from lamina.analysis.embeddings import analyze_embeddings
 
-    lines = list(zip(*read_test(pairs), strict=True))
+    lines = list(zip(*read_test(*pairs), strict=True))
     finish(analyze_embeddings(runs, lines, dictionary=dictionary), runs, out)
 
 
@@ -187,23 +187,13 @@ def report(
     from lamina.analysis.report import write_report
 
     path = out or runs[0] / "report.html"
-    write_report(path, runs, read_test(test) if test else None)
+    write_report(path, runs, read_test(*test) if test else None)
     print(path)
-
-
-def read_test(files: tuple[Path, Path]) -> tuple[list[str], list[str]]:
-    """Both sides of a test set."""
-    from lamina.corpus.reading import TwoFiles
-
-    pairs = list(TwoFiles(*files).pairs())
-    if not pairs:
-        raise UsageError(f"{files[0]}: has no lines.")
-    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def finish(finding: Finding, runs: list[Path], out: Path | None) -> Path:
     """Write everything, print the table, and say where the page is."""
-    from lamina.cli.systems import print_columns
+    from lamina.cli.tables import print_columns
 
     folder = out or runs[0] / "analysis"
     paths = finding.write(folder)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from lamina.cli.options import Device, Int8, Threads
 
 bench = typer.Typer(no_args_is_help=True)
 
@@ -32,10 +34,8 @@ def bench_train(
         list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
     ] = None,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Updates that count, after two that do not.")] = 20,
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to train.")] = "auto",
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
-    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """How fast a recipe trains: tokens per second, share of the machine's matrix-product peak, peak memory.
 
@@ -69,11 +69,9 @@ def bench_decode(
     ] = None,
     sentences: Annotated[int, typer.Option("--sentences", min=1, help="Lines at most.")] = 1000,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds; the median counts.")] = 3,
-    int8: Annotated[bool, typer.Option("--int8", help="Matrix products in 8 bits.")] = False,
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
-    ] = None,
+    int8: Int8 = False,
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """How fast a model translates: output tokens (with the end mark) and sentences per second.
 

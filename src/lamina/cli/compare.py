@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lamina.cli.score import NAMES
-from lamina.cli.systems import print_columns
+from lamina.cli.options import AsJson, Device, Lowercase, Metrics, Sources, Threads, with_search_options
+from lamina.cli.tables import print_columns
 from lamina.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from lamina.scoring.protocol import Gold
 
 
+@with_search_options
 def compare(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUN", help="Runs or models; the first is the baseline.")
     ] = None,
+    *,
+    search: dict[str, Any],
     test: Annotated[
         tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="What the runs translate.")
     ] = None,
@@ -31,14 +34,9 @@ def compare(
     references: Annotated[
         list[Path] | None, typer.Option("--ref", help="A reference; may be repeated. For m2 the .m2 file.")
     ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--source", help="What was translated or corrected (for gleu).")
-    ] = None,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option("--metric", help=f"{NAMES}; may be repeated, or several with commas.", show_default="bleu,chrf"),
-    ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    source: Sources = None,
+    metrics: Metrics = None,
+    lowercase: Lowercase = False,
     significance: Annotated[
         Literal["bootstrap", "randomisation", "both"],
         typer.Option("--significance", help="Paired bootstrap, approximate randomisation, or both."),
@@ -48,13 +46,9 @@ def compare(
         typer.Option("--samples", min=1, help="Resampled test sets.", show_default="1000; randomisation 10000"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same p-values.")] = 1,
-    beam: Annotated[
-        int | None, typer.Option("--beam", min=1, help="Beam size.", show_default="each recipe's, else 5")
-    ] = None,
-    lenpen: Annotated[
-        float | None, typer.Option("--lenpen", help="Length penalty.", show_default="each recipe's, else 1.0")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compare outputs: scores with 95% confidence intervals, differences to the first and their p-values.
 
@@ -75,7 +69,7 @@ def compare(
         if test is None or hypotheses or references:
             raise UsageError("Runs are compared on a test set: give --test SRC TGT, and no --hyp or --ref.")
         systems = [str(path) for path in runs]
-        outputs, gold = translate_all(runs, test, lowercase, beam, lenpen)
+        outputs, gold = translate_all(runs, test, lowercase, search, device, threads)
     else:
         if not hypotheses or not references:
             raise UsageError("Give either --ref and two or more --hyp, or two or more runs and --test SRC TGT.")
@@ -91,16 +85,24 @@ def compare(
 
 
 def translate_all(
-    runs: Sequence[Path], test: tuple[Path, Path], lowercase: bool, beam: int | None, lenpen: float | None
+    runs: Sequence[Path],
+    test: tuple[Path, Path],
+    lowercase: bool,
+    search: dict[str, Any],
+    device: str,
+    threads: int | None,
 ) -> tuple[list[list[str]], Gold]:
     """Every run's translation of a test set, and what they are measured against."""
     from lamina.cli.evaluate import translate_lines
-    from lamina.corpus.reading import TwoFiles
+    from lamina.corpus.reading import read_test
     from lamina.scoring.protocol import Gold
     from lamina.translation import load
 
-    sources, references = map(list, zip(*TwoFiles(*test).pairs(), strict=True))
-    outputs = [translate_lines(load(run), run, sources, beam, lenpen) for run in runs]
+    sources, references = read_test(*test)
+    outputs = []
+    for run in runs:
+        translator = load(run, device=device, threads=threads)
+        outputs.append(translate_lines(translator, run, sources, translator.settings.with_options(**search)))
     return outputs, Gold([references], sources, lowercase, [str(test[1])])
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lamina.cli.systems import print_columns, print_json
+from lamina.cli.systems import print_json
+from lamina.cli.tables import print_columns
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:

@@ -8,13 +8,14 @@ from typing import Annotated, Literal
 import typer
 
 from lamina.cli.next_step import say_next
+from lamina.cli.options import Checkpoint
 
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, a checkpoint folder or a model folder.")],
     to: Annotated[Literal["ctranslate2"], typer.Option("--to", help="The engine.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write; must not exist yet.")],
-    checkpoint: Annotated[str, typer.Option("--checkpoint", help="Of a run: best, last or a step.")] = "best",
+    checkpoint: Checkpoint = "best",
 ) -> None:
     """Write a model in the format of another engine.
 

@@ -41,7 +41,7 @@ def list_recipes() -> None:
 
         lamina recipes list
     """
-    from lamina.cli.systems import print_columns
+    from lamina.cli.tables import print_columns
     from lamina.recipe.shipped import ShippedRecipe, shipped_names
 
     rows = [("recipe", "system", "task", "size", "runs on")]

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+from lamina.cli.options import Checkpoint, Device, Threads
 from lamina.errors import DataError, UsageError
 
 CHUNK = 2000  # lines in memory
@@ -23,13 +24,11 @@ def rescore(
     source: Annotated[Path | None, typer.Option("--source", help="Source lines.")] = None,
     target: Annotated[Path | None, typer.Option("--target", help="Their translations.")] = None,
     lenpen: Annotated[
-        float | None, typer.Option("--lenpen", help="Length penalty.", show_default="the recipe's, else 1.0")
+        float | None, typer.Option("--lenpen", help="Length penalty.", show_default="the run's, else 1.0")
     ] = None,
-    checkpoint: Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")] = "best",
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")] = "auto",
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
-    ] = None,
+    checkpoint: Checkpoint = "best",
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Score given translations with a model: a JSON line with `line`, `score` and `log_prob` for each.
 
@@ -42,13 +41,12 @@ def rescore(
 
         lamina rescore runs/first --source test.en --target test.de
     """
-    from lamina.cli.translate import recipe_decode
     from lamina.translation import load
 
     if (input_file is None) == (source is None) or (source is None) != (target is None):
         raise UsageError("Give either --input OUT.jsonl, or --source and --target.")
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads)
-    penalty = recipe_decode(runs[0])[1] if lenpen is None else lenpen
+    penalty = translator.settings.with_options(lenpen=lenpen).lenpen
     pairs = read_jsonl(input_file) if input_file is not None else read_pairs(source, target)
     vocabulary = translator.text.target.vocabulary
     while chunk := list(islice(pairs, CHUNK)):

@@ -9,21 +9,16 @@ from typing import Annotated
 
 import typer
 
-NAMES = "bleu, chrf, ter, multi-bleu, rouge, gleu, m2"
+from lamina.cli.options import AsJson, Lowercase, Metrics, Sources
 
 
 def score(
     hypothesis: Annotated[Path, typer.Option("--hyp", help="The output, one sentence per line.")],
     references: Annotated[list[Path], typer.Option("--ref", help="A reference; may be repeated. For m2 the .m2 file.")],
-    source: Annotated[
-        Path | None, typer.Option("--source", help="What was translated or corrected (for gleu).")
-    ] = None,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option("--metric", help=f"{NAMES}; may be repeated, or several with commas.", show_default="bleu,chrf"),
-    ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    source: Sources = None,
+    metrics: Metrics = None,
+    lowercase: Lowercase = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score an output against references. Files may be plain, .gz or .zst.
 
@@ -37,11 +32,11 @@ def score(
     """
     from lamina.scoring.files import read_texts
     from lamina.scoring.metrics import build_metrics, check_names
-    from lamina.scoring.protocol import score as carry_out
+    from lamina.scoring.protocol import score as compute
 
     names = check_names(metrics or [])
     (lines,), gold = read_texts([hypothesis], references, source, lowercase=lowercase, m2="m2" in names)
-    results = [carry_out(metric, lines) for metric in build_metrics(names, gold)]
+    results = [compute(metric, lines) for metric in build_metrics(names, gold)]
     if as_json:
         print(json.dumps([asdict(result) for result in results], indent=2, ensure_ascii=False))
         return

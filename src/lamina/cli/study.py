@@ -27,7 +27,7 @@ def study(
         lamina study study.yaml --jobs 2 --out studies/depth
     """
     from lamina.cli.progress import show_training
-    from lamina.cli.systems import print_columns
+    from lamina.cli.tables import print_columns
     from lamina.study.study import read_study, run_study
 
     plan = read_study(file)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
+from lamina.cli.tables import print_columns
 from lamina.errors import UsageError
 from lamina.names import nearest
 from lamina.systems.published import IWSLT_VOCABULARY, SIZES, SYSTEMS, Configuration, System, find_configuration
@@ -123,10 +123,3 @@ def print_content(content: dict[str, Any]) -> None:
         elif value is not None:
             rows.append((key, f"{value:,}" if isinstance(value, int) else str(value)))
     print_columns(rows)
-
-
-def print_columns(rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns as wide as their widest cell."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

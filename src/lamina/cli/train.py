@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from lamina.cli.next_step import say_next
+from lamina.cli.options import Device, Threads
 
 
 def train(
@@ -21,10 +22,8 @@ def train(
     init_from: Annotated[
         Path | None, typer.Option("--init-from", help="A run or model whose weights to start from (fine-tuning).")
     ] = None,
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to train.")] = "auto",
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
-    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard (extra `track`).")
     ] = False,

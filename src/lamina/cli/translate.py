@@ -1,4 +1,4 @@
-"""`lamina translate`: text in, text out, N lines for N lines."""
+"""`lamina translate`: text in, text out, one output line per input line."""
 
 from __future__ import annotations
 
@@ -8,61 +8,62 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from lamina.cli.next_step import say_next
+from lamina.cli.options import Checkpoint, Device, Int8, Threads, with_search_options
+from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import UsageError
 
 if TYPE_CHECKING:
+    from lamina.search.sampling import SamplingSettings
     from lamina.translation import Translation
 
 Format = Literal["text", "jsonl", "tsv", "moses"]
+NOT_SAMPLED = ("beam", "diverse_groups", "diversity")  # settings of beam search only
 
 
+@with_search_options
 def translate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several are an ensemble.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several form an ensemble.")],
     input_file: Annotated[
         Path | None, typer.Option("--input", help="Lines to translate (plain, .gz, .zst).", show_default="stdin")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Where to write.", show_default="stdout")] = None,
-    beam: Annotated[
-        int | None, typer.Option("--beam", min=1, help="Beam size.", show_default="the recipe's, else 5")
-    ] = None,
-    lenpen: Annotated[
-        float | None, typer.Option("--lenpen", help="Length penalty.", show_default="the recipe's, else 1.0")
-    ] = None,
-    nbest: Annotated[int, typer.Option("--nbest", min=1, help="Translations per line (jsonl, tsv, moses).")] = 1,
-    no_repeat_ngram: Annotated[int, typer.Option("--no-repeat-ngram", min=0, help="No n-gram twice; 0 is off.")] = 0,
-    min_length: Annotated[int, typer.Option("--min-length", min=0, help="Tokens before the end mark.")] = 1,
-    max_length: Annotated[
-        tuple[float, int],
-        typer.Option("--max-length", metavar="A B", help="At most A × (source tokens) + B tokens."),
-    ] = (2.0, 20),
+    *,
+    force: Force = False,
+    search: dict[str, Any],
+    nbest: Annotated[
+        int, typer.Option("--nbest", min=1, max=256, help="Translations per line (jsonl, tsv, moses).")
+    ] = 1,
     prefix: Annotated[Path | None, typer.Option("--prefix", help="What each translation starts with, by line.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
-    temperature: Annotated[float, typer.Option("--temperature", min=0.0, help="With --sample; 0 is greedy.")] = 1.0,
-    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="With --sample: of the k most likely.")] = None,
-    top_p: Annotated[float | None, typer.Option("--top-p", help="With --sample: of this probability mass.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="With --sample.")] = 1,
-    groups: Annotated[int, typer.Option("--diverse-groups", min=1, help="Groups of a diverse beam.")] = 1,
-    diversity: Annotated[
-        float, typer.Option("--diversity", help="What a group pays for an earlier one's token.")
-    ] = 0.5,
-    form: Annotated[Format, typer.Option("--format", help="`text` is one line for each line.")] = "text",
+    temperature: Annotated[
+        float | None,
+        typer.Option("--temperature", min=0.0, max=100.0, help="With --sample; 0 is greedy.", show_default="1.0"),
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", min=1, help="With --sample: draw from the k most likely tokens.")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", min=0.0, max=1.0, help="With --sample: draw from this probability mass.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="With --sample.", show_default="1")
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="`text` is one output line per input line.")] = "text",
     alignments: Annotated[bool, typer.Option("--alignments", help="Source–target pairs of subwords (jsonl).")] = False,
     attention: Annotated[bool, typer.Option("--attention", help="The last layer's attention (jsonl).")] = False,
-    checkpoint: Annotated[str, typer.Option("--checkpoint", help="best, last or a step.")] = "best",
-    int8: Annotated[bool, typer.Option("--int8", help="Matrix products in 8 bits (CPU).")] = False,
-    buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines read before any is translated.")] = 2000,
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to decode.")] = "auto",
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="torch's choice")
-    ] = None,
+    checkpoint: Checkpoint = "best",
+    int8: Int8 = False,
+    buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines to read before translating any.")] = 2000,
+    device: Device = "auto",
+    threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but translations and errors.")] = False,
 ) -> None:
-    """Translate text: N lines in, N lines out, in order; a blank line stays blank.
+    """Translate text: one output line per input line, in order; blank lines stay blank.
 
     [bold]Examples[/bold]
 
@@ -74,69 +75,77 @@ def translate(
     """
     from lamina.base.reading import decode_lines, read_lines
     from lamina.cli.progress import show_progress
-    from lamina.search.sampling import SamplingSettings
-    from lamina.search.settings import SearchSettings
     from lamina.translation import load
 
     if nbest > 1 and form == "text":
         raise UsageError("--nbest above 1 needs --format jsonl, tsv or moses.")
     if (alignments or attention) and form != "jsonl":
         raise UsageError("--alignments and --attention need --format jsonl.")
-    if sample and prefix is not None:
-        raise UsageError("--prefix is for beam search; leave --sample out.")
-    if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
-        raise UsageError("--temperature, --top-k and --top-p need --sample.")
+    sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
+    check_output(output, (input_file, prefix), force)
+    lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
     for note in () if quiet else translator.notes:
         print(f"lamina: {note}", file=sys.stderr)
-    recipe_beam, recipe_lenpen = recipe_decode(runs[0])
-    settings = SearchSettings(
-        beam=max(beam or recipe_beam, nbest),
-        lenpen=recipe_lenpen if lenpen is None else lenpen,
-        min_length=min_length,
-        max_length=max_length,
-        no_repeat_ngram=no_repeat_ngram,
-        groups=groups,
-        diversity=diversity,
-    )
-    drawing = SamplingSettings(temperature, top_k, top_p, seed) if sample else None
+    settings = translator.settings.with_options(**search)
+    if sampling is None and nbest > settings.beam:
+        settings = settings.with_options(beam=nbest)
     interactive = input_file is None and sys.stdin.isatty()
     with ExitStack() as stack:
-        lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
-        target: TextIO = sys.stdout if output is None else stack.enter_context(output.open("w", encoding="utf-8"))
+        target = sys.stdout if output is None else stack.enter_context(open_output(output))
         progress = stack.enter_context(show_progress(quiet or interactive or (output is None and sys.stdout.isatty())))
         sources: deque[str] = deque()
         results = translator.stream(
             record(lines, sources),
             settings,
-            nbest,
-            None if prefix is None else read_lines(prefix),
-            drawing,
-            attention or alignments,
-            1 if interactive else buffer,
+            nbest=nbest,
+            prefixes=None if prefix is None else read_lines(prefix),
+            sampling=sampling,
+            attention=attention or alignments,
+            window=1 if interactive else buffer,
         )
         for number, result in enumerate(results, start=1):
             source = sources.popleft()
             if result.cut:
-                note = f"line {number}: the last {result.cut:,} of its subwords were not read; split the line."
-                print(f"lamina: {note}", file=sys.stderr)
+                print(f"lamina: line {number}: truncated: {result.cut:,} subwords dropped.", file=sys.stderr)
             for line in render(form, number, source, result, attention, alignments):
                 target.write(f"{line}\n")
-            if interactive:
-                target.flush()
+            if output is None and (interactive or buffer == 1):
+                sys.stdout.flush()
             progress("translating", number, None)
     if output is not None and form == "text":
         say_next("lamina", "score", "--hyp", output, "--ref", "FILE", quiet=quiet)
 
 
-def recipe_decode(run: Path) -> tuple[int, float]:
-    """Beam and length penalty of a run's recipe; 5 and 1.0 for a model alone."""
-    from lamina.recipe.loader import read_resolved
-    from lamina.recipe.schema import DecodeSettings
+def sampling_settings(
+    sample: bool,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int | None,
+    search: dict[str, Any],
+    prefix: Path | None,
+) -> SamplingSettings | None:
+    """How to draw, if that was asked for; options that would not act are refused."""
+    from lamina.search.sampling import SamplingSettings
 
-    path = run / "recipe.yaml"
-    decode = read_resolved(path).decode if path.is_file() else DecodeSettings()
-    return decode.beam, decode.lenpen
+    drawing: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    given = [name for name, value in drawing.items() if value is not None]
+    if not sample:
+        if given:
+            raise UsageError(f"{flag(given[0])} acts only with --sample.")
+        if search["diversity"] is not None and search["diverse_groups"] is None:
+            raise UsageError("--diversity acts only with --diverse-groups.")
+        return None
+    idle = [name for name in NOT_SAMPLED if search[name] is not None]
+    if idle or prefix is not None:
+        raise UsageError(f"{flag(idle[0]) if idle else '--prefix'} acts only in beam search; omit --sample.")
+    return SamplingSettings(**{name: value for name, value in drawing.items() if value is not None})
+
+
+def flag(name: str) -> str:
+    """An option as it is typed."""
+    return f"--{name.replace('_', '-')}"
 
 
 def record(lines: Iterable[str], seen: deque[str]) -> Iterator[str]:

@@ -93,4 +93,12 @@ def parse_tsv(line: str, where: str) -> Pair:
     return columns[0], columns[1]
 
 
+def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
+    """Both sides of a test set, which must not be empty."""
+    pairs = list(TwoFiles(source, target).pairs())
+    if not pairs:
+        raise DataError(f"{source}: has no lines.")
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
 PairSource = TwoFiles | OneFile

@@ -19,7 +19,8 @@ from lamina.engine.tuning import ENCODER_ROWS
 from lamina.engine.workspace import Workspace, allocate
 from lamina.errors import UsageError
 from lamina.model.seq2seq import Seq2Seq
-from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.recipe.decode import SearchSettings
+from lamina.search.hypothesis import Hypothesis
 from lamina.text.vocabulary import PAD
 
 Int64 = NDArray[np.int64]
@@ -79,10 +80,10 @@ class Engine:
             np.zeros((count, beam, room), np.int32),
             np.zeros((count, beam), np.int64),
             np.zeros((count, beam), np.float32),
-            np.zeros((count, settings.groups), np.int64),
+            np.zeros((count, settings.diverse_groups), np.int64),
         )
         options = Options(
-            beam, settings.groups, float(settings.diversity), settings.min_length, settings.no_repeat_ngram
+            beam, settings.diverse_groups, float(settings.diversity), settings.min_length, settings.no_repeat_ngram
         )
         with self.workspace() as space:
             layout = self.fit(space, batch, count * beam, room)
@@ -213,7 +214,7 @@ def join(rows: Sequence[Sequence[int]]) -> tuple[Int64, Int64, Int64]:
 
 def read_hypotheses(found: Found, source: int, settings: SearchSettings) -> list[Hypothesis]:
     """One source's, best first."""
-    hypotheses, width = [], settings.beam // settings.groups
+    hypotheses, width = [], settings.beam // settings.diverse_groups
     for group, count in enumerate(found.ended[source].tolist()):
         for number in range(group * width, group * width + count):
             length, log_prob = int(found.length[source, number]), float(found.sums[source, number])

@@ -11,7 +11,7 @@ import torch
 
 from lamina.engine.engine import Engine
 from lamina.engine.vectors import LANES
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 from lamina.systems.build import build
 
 TOLERANCE, INT8_TOLERANCE = 1e-3, 0.5  # of log p

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, SerializeAsAny
 
+from lamina.base.settings import Rate, Settings
 from lamina.errors import Problem
 from lamina.model.bridges import BRIDGES
 from lamina.model.decoder import DecoderSettings
@@ -14,7 +15,7 @@ from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
 from lamina.model.init import Scheme
 from lamina.model.layers.residuals import Norm
-from lamina.model.settings import BridgeSettings, EncoderSettings, HeadSettings, Rate, Settings, choose
+from lamina.model.settings import BridgeSettings, EncoderSettings, HeadSettings, choose
 from lamina.text.vocabulary import BOS, SPECIALS
 
 SOCKETS: dict[str, Mapping[str, type[Settings]]] = {"encoder": ENCODERS, "bridge": BRIDGES, "head": HEADS}

@@ -11,6 +11,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from lamina.base.settings import Settings
 from lamina.errors import Problem
 from lamina.model.layers.attention import Attention, additive_mask
 from lamina.model.layers.dlcl import DlclWiring
@@ -28,7 +29,6 @@ from lamina.model.layers.target_attention import (
     TargetAttention,
     take_rows,
 )
-from lamina.model.settings import Settings
 from lamina.model.states import DecoderStates, Memory
 
 if TYPE_CHECKING:

@@ -1,37 +1,21 @@
-"""The base of every configuration class, and how a socket's settings find theirs."""
+"""What the configurations of encoders, bridges and heads have in common, and how a socket finds its own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 from torch import nn
 
+from lamina.base.settings import Settings
 from lamina.errors import Problem
 from lamina.names import nearest
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
     from lamina.model.heads.head import Head
-
-
-Rate = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Settings(BaseModel):
-    """Frozen and strict: an unknown key or a wrong type is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    @classmethod
-    def part(cls, name: str, value: Any) -> type[Settings] | None:
-        """The settings class of the option `name`, where it has options of its own."""
-        field = cls.model_fields.get(name)
-        kind = field.annotation if field is not None else None
-        return kind if isinstance(kind, type) and issubclass(kind, Settings) else None
 
 
 class EncoderSettings(Settings, ABC):

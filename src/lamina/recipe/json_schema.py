@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lamina.base.settings import Settings
 from lamina.model.config import SOCKETS, ModelConfig
 from lamina.model.decoder import DecoderSettings
-from lamina.model.settings import Settings
-from lamina.recipe.schema import DecodeSettings, TrainSettings
+from lamina.recipe.decode import SearchSettings
+from lamina.recipe.schema import TrainSettings
 from lamina.systems.published import SIZES, SYSTEMS
 
 FROM_THE_DATA = ("source_vocab", "target_vocab")
@@ -30,7 +31,7 @@ def recipe_schema() -> dict[str, Any]:
                 "system": {"enum": list(SYSTEMS)},
                 "model": mapping(model),
                 "train": mapping(properties(TrainSettings)),
-                "decode": mapping(properties(DecodeSettings)),
+                "decode": mapping(properties(SearchSettings)),
             }
         ),
     }

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from lamina.base.problems import describe
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import Problem, UsageError
-from lamina.model.problems import describe
 from lamina.names import nearest
 from lamina.recipe.schema import Recipe
 from lamina.recipe.shipped import find_recipe

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
+from lamina.base.settings import Rate, Settings
 from lamina.errors import Problem
 from lamina.model.config import ModelConfig
-from lamina.model.settings import Rate, Settings
+from lamina.recipe.decode import SearchSettings
 
 Every = PositiveInt | Literal["epoch"]
 
@@ -57,13 +58,6 @@ class TrainSettings(Settings):
             yield Problem("train.weight_decay", "needs optimizer `adamw`; for MSC's L2 use `encoder_l2`.")
 
 
-class DecodeSettings(Settings):
-    """A recipe's `decode`."""
-
-    beam: PositiveInt = 5  # hypotheses kept at every step
-    lenpen: float = 1.0  # score = Σ log p / (length incl. eos)^lenpen
-
-
 class Recipe(Settings):
     """A recipe with everything resolved: enough to rebuild the model and to train it again."""
 
@@ -71,7 +65,7 @@ class Recipe(Settings):
     system: str | None
     model: ModelConfig
     train: TrainSettings
-    decode: DecodeSettings
+    decode: SearchSettings
 
     def problems(self) -> list[Problem]:
         """Everything that does not fit together, all at once."""

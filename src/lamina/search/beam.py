@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lamina.model.states import LogProbs
+from lamina.recipe.decode import SearchSettings
 from lamina.search.candidates import Candidates, best_candidates
 from lamina.search.constraints import constrain
+from lamina.search.hypothesis import Hypothesis
 from lamina.search.rules import split_candidates
-from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import Stepper
 from lamina.text.vocabulary import EOS, PAD
 
@@ -35,8 +36,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The finished hypotheses of every source, best first."""
     search = _Search(source_BS, settings, prefixes)
-    state = stepper.start(source_BS, settings.groups)  # at first all rows of a group are equal: one is enough
-    tokens_R = torch.full((len(source_BS) * settings.groups,), start_id, device=source_BS.device)
+    state = stepper.start(source_BS, settings.diverse_groups)  # at first all rows of a group are equal: one is enough
+    tokens_R = torch.full((len(source_BS) * settings.diverse_groups,), start_id, device=source_BS.device)
     for position in count():
         log_probs, state = stepper.step(tokens_R, state)
         rows_R, tokens_R = search.advance(log_probs, position)
@@ -56,16 +57,18 @@ class _Search:
     def __init__(self, source_BS: Tensor, settings: SearchSettings, prefixes: Sequence[Sequence[int]] | None) -> None:
         self.settings, self.device = settings, source_BS.device
         sources = len(source_BS)
-        self.width = settings.beam // settings.groups
+        self.width = settings.beam // settings.diverse_groups
         self.numbers = np.arange(sources)  # of the sources still in the batch
         lengths = (source_BS != PAD).sum(dim=1).tolist()
         forced = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * sources
         limits = [max(settings.limit(length), least) for length, least in zip(lengths, forced, strict=True)]
         self.limits = np.array(limits, dtype=np.int64)
-        self.written: NDArray[np.int64] = np.zeros((sources, settings.groups, 0), dtype=np.int64)
-        self.total_BW = np.zeros((sources, settings.groups), dtype=np.float32)
+        self.written: NDArray[np.int64] = np.zeros((sources, settings.diverse_groups, 0), dtype=np.int64)
+        self.total_BW = np.zeros((sources, settings.diverse_groups), dtype=np.float32)
         self.prefixes = list(prefixes) if prefixes is not None else None
-        self.finished: list[list[list[Hypothesis]]] = [[[] for _ in range(settings.groups)] for _ in range(sources)]
+        self.finished: list[list[list[Hypothesis]]] = [
+            [[] for _ in range(settings.diverse_groups)] for _ in range(sources)
+        ]
         self.done = np.zeros(sources, dtype=bool)
 
     @property
@@ -112,13 +115,13 @@ class _Search:
         """The best 2·N of each unit, (U, 2N). A later group pays for what earlier ones would write, but only in its
         ranking: sums stay the model's own.
         """
-        if self.settings.groups == 1:
+        if self.settings.diverse_groups == 1:
             return best_candidates(self.total_BW, scores_BWV, normaliser_BW1, 2 * self.width)
         groups: list[Candidates] = []
-        rows = scores_BWV.shape[1] // self.settings.groups
+        rows = scores_BWV.shape[1] // self.settings.diverse_groups
         counts_BV = np.zeros((len(scores_BWV), scores_BWV.shape[2]), dtype=np.float32)
         source_B1 = np.arange(len(scores_BWV))[:, None]
-        for group in range(self.settings.groups):
+        for group in range(self.settings.diverse_groups):
             own = slice(group * rows, (group + 1) * rows)
             penalty_BV = self.settings.diversity * counts_BV
             paying = scores_BWV[:, own] - torch.as_tensor(penalty_BV, device=self.device)[:, None]
@@ -130,7 +133,7 @@ class _Search:
 
     def _split(self, unit: int, found: Candidates) -> NDArray[np.int64]:
         """The ranks of a unit that go on; those that end are finished."""
-        source, group = divmod(unit, self.settings.groups)
+        source, group = divmod(unit, self.settings.diverse_groups)
         finished, width = self.finished[self.numbers[source]], self.width
         ended, going = np.zeros((2, width), dtype=np.int64)
         room = 0 if self.done[source] else width - len(finished[group])

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lamina.model.states import LogProbs
+from lamina.recipe.decode import SearchSettings
 from lamina.search.rules import FREE, forced_token, repeated_tokens
-from lamina.search.settings import SearchSettings
 from lamina.text.vocabulary import EOS, PAD
 
 Written = NDArray[np.int64]  # (B, W, T): what every row has written so far

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from lamina.errors import UsageError
+from lamina.recipe.decode import SearchSettings
 from lamina.search.constraints import constrain
-from lamina.search.settings import Hypothesis, SearchSettings
+from lamina.search.hypothesis import Hypothesis
 from lamina.search.stepper import Stepper
 from lamina.text.vocabulary import EOS, PAD
 
@@ -25,12 +26,14 @@ class SamplingSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
-            raise UsageError(f"The temperature must be at least 0, but is {self.temperature} instead.")
+        if not 0 <= self.temperature <= 100:
+            raise UsageError(f"temperature must be between 0 and 100, but is {self.temperature} instead.")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"top_p must be above 0 and at most 1, but is {self.top_p} instead.")
         if self.top_k is not None and self.top_k < 1:
             raise UsageError(f"top_k must be at least 1, but is {self.top_k} instead.")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed must be between 0 and 2^63 - 1, but is {self.seed} instead.")
 
 
 def sample(
@@ -40,9 +43,10 @@ def sample(
     sampling: SamplingSettings,
     start_id: int,
     generator: torch.Generator,
+    samples: int = 1,
 ) -> list[list[Hypothesis]]:
-    """`settings.beam` independent samples of every source, best score first; log p is the head's, not the drawer's."""
-    sources, rows = len(source_BS), settings.beam
+    """Independent samples of every source, in the order they were drawn; log p is the model's own."""
+    sources, rows = len(source_BS), samples
     limits_B1 = torch.tensor([[settings.limit(int(length))] for length in (source_BS != PAD).sum(dim=1)])
     state = stepper.start(source_BS, rows)
     tokens_R = torch.full((sources * rows,), start_id, device=source_BS.device)
@@ -62,10 +66,7 @@ def sample(
             break
         tokens_R = token_BW.flatten()
     return [
-        sorted(
-            (finish(tokens, log_prob, settings.lenpen) for tokens, log_prob in zip(rows_of, sums, strict=True)),
-            key=lambda hypothesis: -hypothesis.score,
-        )
+        [finish(tokens, log_prob, settings.lenpen) for tokens, log_prob in zip(rows_of, sums, strict=True)]
         for rows_of, sums in zip(written_BWT.tolist(), log_prob_BW.tolist(), strict=True)
     ]
 

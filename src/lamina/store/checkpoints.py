@@ -12,6 +12,7 @@ import torch
 from lamina.base.files import PARTIAL, remove, write_file
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.decode import SearchSettings
 from lamina.store.model_folder import assign_weights, find_damage, read_weights, write_model_folder
 from lamina.text.pipeline import TextPipeline
 
@@ -34,13 +35,15 @@ class Checkpoints:
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         return sorted(int(found[1]) for found in map(NAME.fullmatch, names) if found)
 
-    def save(self, step: int, model: Seq2Seq, text: TextPipeline, state: dict[str, Any]) -> None:
+    def save(
+        self, step: int, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, state: dict[str, Any]
+    ) -> None:
         """Write a checkpoint and record it as the last."""
 
         def write_state(folder: Path) -> None:
             torch.save(state, folder / STATE)
 
-        write_model_folder(self.path(step), model, text, f"Checkpoint of step {step}.", write_state)
+        write_model_folder(self.path(step), model, text, f"Checkpoint of step {step}.", decode, write_state)
         self.set_pointer("last", step)
 
     def set_pointer(self, name: str, step: int) -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors
 import torch
@@ -18,15 +18,19 @@ from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
 from lamina.base.files import atomic_folder, digest
+from lamina.base.problems import describe
+from lamina.base.settings import Settings
 from lamina.errors import DataError
 from lamina.model.config import ModelConfig
-from lamina.model.problems import describe
 from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.decode import SearchSettings
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
 
 FORMAT = 2  # 1 had other names of weights and no digests
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class LoadedModel:
 
     model: Seq2Seq
     text: TextPipeline
+    decode: SearchSettings  # how its recipe decodes
 
 
 def write_model_folder(
@@ -42,6 +47,7 @@ def write_model_folder(
     model: Seq2Seq,
     text: TextPipeline,
     origin: str,
+    decode: SearchSettings | None = None,
     write_more: Callable[[Path], None] = lambda folder: None,
 ) -> None:
     """Replace a model folder in one step; `write_more` adds files of the caller's to it."""
@@ -53,7 +59,12 @@ def write_model_folder(
             text.save(partial)
             write_more(partial)
             digests = {path.name: digest(path) for path in sorted(partial.iterdir())}
-            content = {"format": FORMAT, "model": model.config.model_dump(mode="json"), "sha256": digests}
+            content = {
+                "format": FORMAT,
+                "model": model.config.model_dump(mode="json"),
+                "decode": (decode or SearchSettings()).model_dump(mode="json"),
+                "sha256": digests,
+            }
             (partial / CONFIG).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
             (partial / CARD).write_text(model_card(model, origin), encoding="utf-8")
             (partial / WEIGHTS).chmod((partial / CONFIG).stat().st_mode)  # safetensors lets only the owner read
@@ -84,7 +95,8 @@ def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
     """Load a model and its text pipeline; damaged files are refused."""
     folder = Path(folder)
     content = read_config_file(folder / CONFIG)
-    config = parse_config(content.get("model"), folder / CONFIG)
+    config = parse_settings(ModelConfig, content.get("model"), folder / CONFIG)
+    decode = parse_settings(SearchSettings, content.get("decode"), folder / CONFIG)
     damage = find_damage(folder)
     if damage is not None:
         raise DataError(f"{damage}.")
@@ -100,7 +112,7 @@ def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
             )
     model = Seq2Seq(config)
     assign_weights(model, read_weights(folder), str(folder / WEIGHTS))
-    return LoadedModel(model.eval(), text)
+    return LoadedModel(model.eval(), text, decode)
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -169,13 +181,13 @@ def read_config_file(path: Path) -> dict[str, Any]:
     return content
 
 
-def parse_config(content: Any, path: Path) -> ModelConfig:
-    """A model's configuration; every problem at once."""
+def parse_settings(kind: type[AnySettings], content: Any, path: Path) -> AnySettings:
+    """A part of a model's configuration; every problem at once."""
     try:
-        config = ModelConfig.model_validate_json(json.dumps(content))
-        problems = config.problems()
+        settings = kind.model_validate_json(json.dumps(content))
+        problems = settings.problems() if isinstance(settings, ModelConfig) else []
     except ValidationError as error:
-        problems = describe(error, ModelConfig, content)
+        problems = describe(error, kind, content)
     if problems:
         raise DataError("\n".join(f"{path}: {problem}" for problem in problems))
-    return config
+    return settings

@@ -16,6 +16,7 @@ from lamina.base.files import digest, write_file
 from lamina.corpus.prepared import META, PreparedData
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.decode import SearchSettings
 from lamina.recipe.loader import dump_recipe, read_resolved
 from lamina.recipe.schema import Recipe
 from lamina.store.checkpoints import Checkpoints
@@ -83,9 +84,9 @@ class Run:
         if recorded.get("data") != facts["data"]:
             raise UsageError(f"{self.folder}: cannot be resumed with other data. Choose another --out.")
 
-    def write_model(self, model: Seq2Seq, text: TextPipeline, origin: str) -> None:
+    def write_model(self, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, origin: str) -> None:
         """Write `model/`, which is usable by itself."""
-        write_model_folder(self.folder / "model", model, text, origin)
+        write_model_folder(self.folder / "model", model, text, origin, decode)
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:

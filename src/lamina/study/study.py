@@ -18,10 +18,10 @@ from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.page import page, paragraph, section, table
 from lamina.analysis.sections import Outputs, curve_section, example_section
 from lamina.base.files import digest, write_file
+from lamina.base.problems import describe
+from lamina.base.settings import Settings
 from lamina.corpus.reading import TwoFiles
 from lamina.errors import LaminaError, UsageError
-from lamina.model.problems import describe
-from lamina.model.settings import Settings
 from lamina.recipe.loader import read_yaml
 from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold

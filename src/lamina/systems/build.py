@@ -9,9 +9,9 @@ import torch
 from pydantic import ValidationError
 from torch.overrides import TorchFunctionMode
 
+from lamina.base.problems import describe
 from lamina.errors import ConfigurationError, UsageError
 from lamina.model.config import ModelConfig
-from lamina.model.problems import describe
 from lamina.model.seq2seq import Seq2Seq
 from lamina.systems.published import settings
 from lamina.text.vocabulary import SPECIALS

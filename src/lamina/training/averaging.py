@@ -29,7 +29,7 @@ def average(run: Path, *, last: int | None = None, steps: Sequence[int] | None =
     assign_weights(loaded.model, mean, str(run))
     out = run / "averaged"
     origin = f"The average of steps {', '.join(map(str, chosen))} of the run `{run.name}`."
-    write_model_folder(out, loaded.model, loaded.text, origin)
+    write_model_folder(out, loaded.model, loaded.text, origin, loaded.decode)
     return out, chosen
 
 

@@ -147,7 +147,7 @@ class Trainer:
             state["weights"] = {name: weight.detach() for name, weight in self.model.named_parameters()}
         best = self.best_steps[:1] == [self.step]
         with self._averaged():
-            self.run.checkpoints.save(self.step, self.model, self.data.text, state)
+            self.run.checkpoints.save(self.step, self.model, self.data.text, self.recipe.decode, state)
             if best or not self.ranking:
                 self._write_model(self.step)
         if best:
@@ -168,7 +168,8 @@ class Trainer:
             )
 
     def _write_model(self, step: int) -> None:
-        self.run.write_model(self.model, self.data.text, f"Step {step} of the run `{self.recipe.name}`.")
+        origin = f"Step {step} of the run `{self.recipe.name}`."
+        self.run.write_model(self.model, self.data.text, self.recipe.decode, origin)
 
     def _restore(self, step: int) -> None:
         state = self.run.checkpoints.load_state(step)
@@ -253,7 +254,9 @@ class Trainer:
         shown = f"ppl {exp(nll):.2f}"
         if self.train.bleu_sentences:
             with self._averaged():
-                record["bleu"] = validation_bleu(self.model, self.data, self.train.bleu_sentences, self.ranks)
+                record["bleu"] = validation_bleu(
+                    self.model, self.data, self.recipe.decode, self.train.bleu_sentences, self.ranks
+                )
             shown += f"  bleu {record['bleu']:.2f}"
         value = -record["bleu"] if self.train.best_by == "bleu" else loss
         self.ranking = sorted([*self.ranking, (value, self.step)])[: self.train.keep_best]

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from lamina.errors import UsageError
 from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.decode import SearchSettings
 from lamina.search.beam import beam_search
 from lamina.search.ensemble import EnsembleStepper
+from lamina.search.hypothesis import Hypothesis
 from lamina.search.sampling import SamplingSettings, sample
-from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.search.stepper import Stepper, TorchStepper
 from lamina.text.vocabulary import PAD
 
@@ -46,7 +47,12 @@ class Backend(Protocol):
         """Beam search, batch by batch, in order."""
 
     def sample(
-        self, batch: SourceBatch, settings: SearchSettings, sampling: SamplingSettings, generator: torch.Generator
+        self,
+        batch: SourceBatch,
+        settings: SearchSettings,
+        sampling: SamplingSettings,
+        generator: torch.Generator,
+        samples: int,
     ) -> Hypotheses:
         """Samples of every source."""
 
@@ -55,7 +61,7 @@ class Backend(Protocol):
 
 
 def choose_backend(models: Sequence[Seq2Seq], int8: bool = False) -> tuple[Backend, list[str]]:
-    """The fastest that can decode these models, and what whoever asked should know."""
+    """The fastest backend for these models, and notes for the user."""
     from lamina.engine.compilation import make_engine
     from lamina.engine.lowering.parts import UnsupportedModule
 
@@ -90,11 +96,16 @@ class TorchBackend:
             yield found
 
     def sample(
-        self, batch: SourceBatch, settings: SearchSettings, sampling: SamplingSettings, generator: torch.Generator
+        self,
+        batch: SourceBatch,
+        settings: SearchSettings,
+        sampling: SamplingSettings,
+        generator: torch.Generator,
+        samples: int,
     ) -> Hypotheses:
         source_BS = pad_ids(batch.sources, self.device)
         with torch.inference_mode():
-            return sample(self.stepper, source_BS, settings, sampling, self.model.start_id, generator)
+            return sample(self.stepper, source_BS, settings, sampling, self.model.start_id, generator, samples)
 
     def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:
         with torch.inference_mode():
@@ -139,11 +150,16 @@ class EngineBackend:
                 future.cancel()
 
     def sample(
-        self, batch: SourceBatch, settings: SearchSettings, sampling: SamplingSettings, generator: torch.Generator
+        self,
+        batch: SourceBatch,
+        settings: SearchSettings,
+        sampling: SamplingSettings,
+        generator: torch.Generator,
+        samples: int,
     ) -> Hypotheses:
         source_BS = pad_ids(batch.sources, torch.device("cpu"))
         with torch.inference_mode():
-            return sample(self.stepper, source_BS, settings, sampling, self.engine.start_id, generator)
+            return sample(self.stepper, source_BS, settings, sampling, self.engine.start_id, generator, samples)
 
     def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:
         layers = self.engine.attention(source, prefix)

@@ -10,7 +10,7 @@ import torch
 
 from lamina.base.devices import choose_device
 from lamina.errors import DataError
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 from lamina.store.loading import load_run
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS, UNK
@@ -39,9 +39,9 @@ def load(
         if other_vocabulary(text, each.text):
             raise DataError(f"{other}: its vocabulary is not that of {run}; an ensemble needs one vocabulary.")
     models = [each.model.to(place).eval() for each in loaded]
-    translator = Translator(models, text, int8=int8)
+    translator = Translator(models, text, loaded[0].decode, int8=int8)
     if int8 and (ratio := int8_ratio(translator)) > 1:
-        translator.notes.append(f"--int8 is slower on this CPU: it takes {ratio:.2f} times as long as 32 bits.")
+        translator.notes.append(f"--int8 is {ratio:.2f}× slower here; omit it.")
     return translator
 
 

@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.decode import SearchSettings
+from lamina.search.hypothesis import Hypothesis
 from lamina.search.sampling import SamplingSettings
-from lamina.search.settings import Hypothesis, SearchSettings
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
 from lamina.translation.backends import SourceBatch, choose_backend, pad_ids
@@ -39,45 +41,69 @@ class Translation:
 class Translator:
     """One model, or several of the same vocabulary that write together."""
 
-    def __init__(self, models: Sequence[Seq2Seq], text: TextPipeline, *, int8: bool = False) -> None:
+    def __init__(
+        self,
+        models: Sequence[Seq2Seq],
+        text: TextPipeline,
+        settings: SearchSettings | None = None,
+        *,
+        int8: bool = False,
+    ) -> None:
         self.models, self.text = list(models), text
+        self.settings = settings or SearchSettings()  # what a call does not say
         self.device = self.models[0].head.weight_VD.device
-        self.backend, self.notes = choose_backend(self.models, int8)  # notes: what whoever loaded it should know
+        self.backend, self.notes = choose_backend(self.models, int8)  # notes: for whoever loaded it
+
+    @overload
+    def translate(self, lines: str, nbest: int = 1, **options: Any) -> Translation: ...
+
+    @overload
+    def translate(self, lines: Iterable[str], nbest: int = 1, **options: Any) -> list[Translation]: ...
 
     def translate(
         self,
-        lines: Iterable[str],
-        beam: int = 5,
-        lenpen: float = 1.0,
+        lines: str | Iterable[str],
         nbest: int = 1,
-        prefixes: Sequence[str] | None = None,
-        search: SearchSettings | None = None,
+        prefixes: str | Sequence[str] | None = None,
         sampling: SamplingSettings | None = None,
         attention: bool = False,
-    ) -> list[Translation]:
-        """Translations in the order of the lines; a blank line's is blank. `search` sets all there is to set."""
-        settings = search or SearchSettings(beam=beam, lenpen=lenpen)
-        return list(self.stream(lines, settings, nbest, prefixes, sampling, attention))
+        **search: Any,
+    ) -> Translation | list[Translation]:
+        """Translate one text, or many in order; a blank one's translation is blank.
+
+        `search` takes the fields of `SearchSettings`, such as `beam` and `lenpen`; those left out are the run's own.
+        """
+        settings = self.settings.with_options(**search)
+        one = isinstance(lines, str)
+        if isinstance(prefixes, str):
+            prefixes = [prefixes]
+        texts = [lines] if isinstance(lines, str) else lines
+        found = list(self.stream(texts, settings, nbest, prefixes, sampling, attention))
+        return found[0] if one else found
 
     def stream(
         self,
         lines: Iterable[str],
-        settings: SearchSettings,
+        settings: SearchSettings | None = None,
         nbest: int = 1,
         prefixes: Iterable[str] | None = None,
         sampling: SamplingSettings | None = None,
         attention: bool = False,
         window: int = WINDOW,
     ) -> Iterator[Translation]:
-        """The same for any number of lines, in memory for `window` of them."""
-        if nbest > settings.beam:
+        """The same for any number of lines, with `window` of them in memory."""
+        settings = settings or self.settings
+        if sampling is None and nbest > settings.beam:
             raise UsageError(f"nbest must be at most the beam {settings.beam}, but is {nbest} instead.")
         lines, heads = iter(lines), None if prefixes is None else iter(prefixes)
         generator = torch.Generator(self.device).manual_seed(sampling.seed if sampling else 0)
         while chunk := list(islice(lines, window)):
             starts = None if heads is None else self._prefixes(list(islice(heads, len(chunk))), len(chunk))
             sources, cuts = self.encode(chunk)
-            found = self._search_all(sources, settings, sampling, starts, generator)
+            if sampling is None:
+                found = self._search_all(sources, settings, starts)
+            else:
+                found = self._sample_all(sources, settings, sampling, generator, nbest)
             for source, cut, hypotheses in zip(sources, cuts, found, strict=True):
                 if is_blank(source):
                     yield Translation("")
@@ -93,23 +119,18 @@ class Translator:
         return sources, [len(all_of_it) - len(source) for all_of_it, source in zip(whole, sources, strict=True)]
 
     def translate_tokens(
-        self,
-        sources: Sequence[Sequence[str]],
-        beam: int = 5,
-        lenpen: float = 1.0,
-        batch_sentences: int = BATCH_SENTENCES,
-        search: SearchSettings | None = None,
+        self, sources: Sequence[Sequence[str]], batch_sentences: int = BATCH_SENTENCES, **search: Any
     ) -> list[Translation]:
-        """Sources that are cut into subwords already, each ending with eos. `search` sets all there is to set."""
+        """Sources that are already cut into subwords, each ending with eos."""
         vocabulary = self.text.source.vocabulary
         ids = [[vocabulary.ids.get(symbol, UNK) for symbol in source] for source in sources]
-        settings = search or SearchSettings(beam=beam, lenpen=lenpen)
+        settings = self.settings.with_options(**search)
         found = self._search_all(ids, settings, batch_sentences=batch_sentences)
         return [self._translation(hypotheses, 1) for hypotheses in found]
 
-    def translate_ids(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> list[Hypothesis]:
+    def translate_ids(self, sources: Sequence[Sequence[int]]) -> list[Hypothesis]:
         """The best hypothesis of each source, ids in and out."""
-        return [each[0] for each in self._search_all(sources, settings)]
+        return [each[0] for each in self._search_all(sources, self.settings)]
 
     def rescore(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], lenpen: float
@@ -133,36 +154,36 @@ class Translator:
         self,
         sources: Sequence[Sequence[int]],
         settings: SearchSettings,
-        sampling: SamplingSettings | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
-        generator: torch.Generator | None = None,
         batch_sentences: int = BATCH_SENTENCES,
     ) -> list[list[Hypothesis]]:
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        wanted = [number for number, source in enumerate(sources) if not is_blank(source)]
-        lengths = [len(sources[number]) for number in wanted]
-        each = [
-            [wanted[place] for place in batch]
-            for batch in cut_batches(lengths, batch_sentences, self.backend.batches_at_once)
-        ]
+        batches = self._batches(sources, batch_sentences, self.backend.batches_at_once)
         work = [
             SourceBatch(
                 [sources[number] for number in numbers],
                 None if prefixes is None else [prefixes[number] for number in numbers],
             )
-            for numbers in each
+            for numbers in batches
         ]
-        if sampling is None:
-            done = self.backend.search(work, settings)
-        else:
-            assert generator is not None
-            done = (self.backend.sample(batch, settings, sampling, generator) for batch in work)
-        for numbers, found in zip(each, done, strict=True):
-            for number, hypotheses in zip(numbers, found, strict=True):
-                if not hypotheses:
-                    raise DataError("The model's scores are not numbers; its weights are damaged.")
-                results[number] = hypotheses
-        return results
+        return _in_order(len(sources), batches, self.backend.search(work, settings))
+
+    def _sample_all(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        sampling: SamplingSettings,
+        generator: torch.Generator,
+        samples: int,
+    ) -> list[list[Hypothesis]]:
+        batches = self._batches(sources, BATCH_SENTENCES, 1)
+        work = (SourceBatch([sources[number] for number in numbers]) for numbers in batches)
+        drawn = (self.backend.sample(batch, settings, sampling, generator, samples) for batch in work)
+        return _in_order(len(sources), batches, drawn)
+
+    def _batches(self, sources: Sequence[Sequence[int]], sentences: int, workers: int) -> list[list[int]]:
+        wanted = [number for number, source in enumerate(sources) if not is_blank(source)]
+        lengths = [len(sources[number]) for number in wanted]
+        return [[wanted[place] for place in batch] for batch in cut_batches(lengths, sentences, workers)]
 
     def _translation(self, hypotheses: Sequence[Hypothesis], nbest: int) -> Translation:
         target = self.text.target
@@ -189,6 +210,19 @@ class Translator:
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:
         return pad_ids(rows, self.device)
+
+
+def _in_order(
+    count: int, batches: Iterable[Sequence[int]], done: Iterable[Sequence[list[Hypothesis]]]
+) -> list[list[Hypothesis]]:
+    """What was found for each sentence, by its number; nothing for those in no batch."""
+    results: list[list[Hypothesis]] = [[] for _ in range(count)]
+    for numbers, found in zip(batches, done, strict=True):
+        for number, hypotheses in zip(numbers, found, strict=True):
+            if not hypotheses:
+                raise DataError("The model's scores are not numbers; its weights are damaged.")
+            results[number] = hypotheses
+    return results
 
 
 def is_blank(source: Sequence[int]) -> bool:

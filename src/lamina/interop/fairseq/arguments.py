@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lamina.base.problems import describe
 from lamina.errors import DataError
 from lamina.model.config import ModelConfig
-from lamina.model.problems import describe
 from lamina.text.vocabulary import EOS, PAD, Vocabularies
 
 # What the release's base architecture fills in where a flag was not given.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from lamina.base.settings import Rate
 from lamina.model.bridges.transparent import MixSettings, TransparentBridge
-from lamina.model.settings import Rate
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lamina.base.settings import Rate
 from lamina.errors import UsageError
 from lamina.model.layers.dropout import Dropout
-from lamina.model.settings import BridgeSettings, Rate
+from lamina.model.settings import BridgeSettings
 from lamina.model.states import EncoderStates, Memory
 
 if TYPE_CHECKING:

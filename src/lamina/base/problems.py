@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lamina.base.settings import Settings
 from lamina.errors import Problem
-from lamina.model.settings import Settings
 from lamina.names import nearest
 
 

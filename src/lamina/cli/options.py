@@ -1,0 +1,76 @@
+"""Options that several commands share, and the search options, which are made from `SearchSettings`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import GenericAlias
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+
+from lamina.recipe.decode import SearchSettings
+
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=1024, help="CPU threads.", show_default="one per core")
+]
+Checkpoint = Annotated[str, typer.Option("--checkpoint", help="Of a run: best, last or a step.")]
+Int8 = Annotated[bool, typer.Option("--int8", help="Compute matrix products in 8 bits (CPU).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Lowercase = Annotated[bool, typer.Option("--lowercase", help="Ignore case.")]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        help="bleu, chrf, ter, multi-bleu, rouge, gleu or m2; repeatable, or comma-separated.",
+        show_default="bleu,chrf",
+    ),
+]
+Sources = Annotated[Path | None, typer.Option("--source", help="The source text (needed by gleu).")]
+Command = Callable[..., None]
+
+
+def with_search_options(command: Command) -> Command:
+    """Replace a command's parameter `search` by one option for each search setting; it receives those given."""
+    names = list(SearchSettings.model_fields)
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if parameter.name == "search":
+            parameters += [_option(name, field) for name, field in SearchSettings.model_fields.items()]
+        else:
+            parameters.append(parameter)
+
+    @functools.wraps(command)
+    def with_options(**arguments: Any) -> None:
+        command(search={name: arguments.pop(name) for name in names}, **arguments)
+
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    with_options.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_options
+
+
+def _option(name: str, field: FieldInfo) -> inspect.Parameter:
+    bounds = {type(each).__name__: each for each in field.metadata}
+    least, most = getattr(bounds.get("Ge"), "ge", None), getattr(bounds.get("Le"), "le", None)
+    kind: Any = field.annotation
+    default = str(field.default)
+    metavar = None
+    if get_origin(kind) is tuple:
+        kind = GenericAlias(tuple, tuple(get_args(part)[0] for part in get_args(kind)))
+        metavar, default = "A B", " ".join(map(str, field.default))
+    option = typer.Option(
+        f"--{name.replace('_', '-')}",
+        help=field.description,
+        min=least,
+        max=most,
+        metavar=metavar,
+        show_default=f"the run's, else {default}",
+    )
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )

@@ -1,0 +1,70 @@
+"""How a model decodes: a recipe's `decode`, and the options of every command that translates.
+
+A field here becomes a key of the recipe, an option of `translate`, `eval` and `compare`, an argument of
+`Translator.translate` and a line of the reference. Nothing else has to be told about it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from lamina.base.problems import describe
+from lamina.base.settings import Settings
+from lamina.errors import UsageError
+
+
+class SearchSettings(Settings):
+    """Beam search, with limits that apply to sampling as well."""
+
+    beam: Annotated[int, Field(ge=1, le=256, description="Beam size.")] = 5
+    lenpen: Annotated[
+        float, Field(ge=-10, le=10, description="Length penalty: score = log p / length^lenpen, eos included.")
+    ] = 1.0
+    min_length: Annotated[int, Field(ge=0, le=10_000, description="Fewest tokens before eos.")] = 1
+    max_length: Annotated[
+        tuple[Annotated[float, Field(ge=0, le=100)], Annotated[int, Field(ge=0, le=10_000)]],
+        Field(strict=False, description="At most A × (source tokens incl. eos) + B tokens before eos."),
+    ] = (2.0, 20)
+    no_repeat_ngram: Annotated[
+        int, Field(ge=0, le=100, description="Never repeat an n-gram of this size; 0 turns it off.")
+    ] = 0
+    diverse_groups: Annotated[
+        int, Field(ge=1, le=256, description="Groups of a diverse beam (Vijayakumar et al. 2018).")
+    ] = 1
+    diversity: Annotated[
+        float, Field(ge=0, le=1000, description="Penalty for tokens that earlier groups chose at the same step.")
+    ] = 0.5
+
+    @model_validator(mode="after")
+    def _check(self) -> SearchSettings:
+        if self.beam % self.diverse_groups:
+            raise _problem(
+                f"beam must be a multiple of diverse_groups {self.diverse_groups}, but is {self.beam} instead."
+            )
+        if self.limit(1) < self.min_length:
+            raise _problem(
+                f"min_length must be at most {self.limit(1)}, the max_length of the shortest source, "
+                f"but is {self.min_length} instead."
+            )
+        return self
+
+    def limit(self, source_length: int) -> int:
+        """The most tokens before eos for a source of this length incl. eos."""
+        slope, base = self.max_length
+        return int(slope * source_length + base)
+
+    def with_options(self, **options: Any) -> SearchSettings:
+        """These settings with some replaced; an option that is None stays as it is."""
+        given = {name: value for name, value in options.items() if value is not None}
+        data = {**self.model_dump(), **given}
+        try:
+            return SearchSettings.model_validate(data)
+        except ValidationError as error:
+            raise UsageError("\n".join(map(str, describe(error, SearchSettings, data)))) from error
+
+
+def _problem(message: str) -> PydanticCustomError:
+    return PydanticCustomError("choice", "{message}", {"message": message})
