@@ -1,4 +1,4 @@
-"""What is installed and what this machine offers; whatever is missing or broken is a finding, never an error."""
+"""What is installed and what this machine offers; problems are reported, never raised."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Requirement:
 
 
 def examine() -> list[Check]:
-    """Everything there is to know, in the order of the report."""
+    """All checks, in the order of the report."""
     return [*versions(), *devices(), *extras(), *places(), try_model(), try_engine()]
 
 
 def versions() -> Iterator[Check]:
     """Lamina, Python and what Lamina cannot do without."""
-    note = "" if requirements() else ", not installed: what it needs is not known"
+    note = "" if requirements() else ", not installed: its requirements are unknown"
     yield Check("versions", "lamina", f"{__version__}{note}")
     yield Check("versions", "python", platform.python_version())
     for requirement in requirements():
@@ -230,7 +230,7 @@ def train_and_search() -> None:
 
 
 def gigabytes(count: int) -> str:
-    """Bytes as people say them."""
+    """A readable number of bytes."""
     return f"{count / 1e9:,.1f} GB"
 
 

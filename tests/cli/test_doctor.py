@@ -43,7 +43,7 @@ def test_a_working_installation() -> None:
 def test_columns_are_aligned() -> None:
     result = run_lamina("doctor")
     *lines, blank, verdict = result.stdout.splitlines()
-    assert (blank, verdict) == ("", "Everything that is needed works.")
+    assert (blank, verdict) == ("", "All required components work.")
     sections = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert sections == ["versions", "devices", "extras", "disk", "self-test"]
     assert len({re.match(r"\S*\s+", line).end() for line in lines}) == 1
@@ -57,7 +57,7 @@ def test_a_broken_dependency_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["versions"]["torch"]["found"] == f"{broken}; pip install 'torch>=2.6'"
     assert found["self-test"]["model"]["works"] is False
     assert found["devices"]["threads"]["found"].startswith("unknown (ModuleNotFoundError")
-    assert run_lamina("doctor").stdout.endswith("\nDoes not work: torch, model, engine.\n")
+    assert run_lamina("doctor").stdout.endswith("\nNot working: torch, model, engine.\n")
 
 
 def test_a_missing_dependency_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +102,4 @@ def test_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(metadata, "requires", fail)
     found = report(code=0)["versions"]["lamina"]["found"]
-    assert found == f"{lamina.__version__}, not installed: what it needs is not known"
+    assert found == f"{lamina.__version__}, not installed: its requirements are unknown"

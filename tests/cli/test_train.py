@@ -154,8 +154,8 @@ def test_average(straight: Path) -> None:
     [
         ([], "Give either --last K or --steps a,b,c."),
         (["--last", "99"], "--last must be at most"),
-        (["--steps", "3"], "There is no checkpoint of step 3; there are 5,"),
-        (["--steps", "x"], "--steps must be numbers with commas between them, but is `x` instead."),
+        (["--steps", "3"], "No checkpoint of step 3; available: 5,"),
+        (["--steps", "x"], "--steps must be comma-separated numbers, but is `x` instead."),
     ],
 )
 def test_average_errors(options: list[str], message: str, straight: Path) -> None:

@@ -329,7 +329,7 @@ def test_pickled_code_is_not_executed(writer: Any, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     write_checkpoint(tmp_path, {})
     writer({"args": Boom(), "model": {}}, tmp_path / "checkpoint_best.pt")
-    with pytest.raises(DataError, match=r"checkpoint_best\.pt: (holds a pickled `posix.mkdir`|not a checkpoint)"):
+    with pytest.raises(DataError, match=r"checkpoint_best\.pt: (contains a pickled `posix.mkdir`|not a checkpoint)"):
         load(tmp_path)
     assert not Path("executed").exists()
 

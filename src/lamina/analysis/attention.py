@@ -32,7 +32,7 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
     translator = Translator([model], loaded.text, loaded.decode)
     ids = translator.encode([source])[0][0]
     if len(ids) <= 1:
-        raise UsageError("The source is blank; give a sentence with --source.")
+        raise UsageError("--source is blank; give a sentence.")
     written = loaded.text.target.encode([target])[0] if target else translator.translate_ids([ids])[0].tokens
     columns = [loaded.text.source.vocabulary.symbols[token] for token in ids]
     rows = [loaded.text.target.vocabulary.symbols[token] for token in written]

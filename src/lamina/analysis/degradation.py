@@ -33,7 +33,7 @@ def analyze_degradation(runs: Sequence[Path], data: Path, sentences: int = 500, 
     for name, run in zip(label_runs(runs), runs, strict=True):
         translator = load(run)
         if other_vocabulary(translator.text, prepared.text):
-            raise DataError(f"{run}: its vocabulary is not that of {data}; give the data it was trained on.")
+            raise DataError(f"{run}: its vocabulary differs from that of {data}; give the data it was trained on.")
         scores = {split: measure(translator, pairs) for split, pairs in samples.items()}
         config = translator.models[0].config
         kind = family(config.encoder.type, config.norm)
@@ -54,7 +54,7 @@ def family(encoder: str, norm: str) -> str:
 
 
 def sample(split: Split, count: int, seed: int | None) -> list[tuple[list[int], list[int]]]:
-    """So many pairs at random, or the first ones."""
+    """A random sample of pairs, or the first ones."""
     numbers = torch.arange(len(split))
     if seed is not None:
         numbers = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))

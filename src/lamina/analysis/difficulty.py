@@ -55,7 +55,7 @@ def analyze_difficulty(
     steps = Checkpoints(runs[0] / "checkpoints").steps()[-checkpoints:]
     if len(steps) < checkpoints:
         raise DataError(
-            f"{runs[0]}: has {len(steps)} checkpoints, but {checkpoints} are asked for; train it with "
+            f"{runs[0]}: has {len(steps)} checkpoints, but --checkpoints is {checkpoints}; train it with "
             f"`train.keep_last={checkpoints}` or more, or ask for fewer with --checkpoints."
         )
     if len(sources) < len(PARTS):

@@ -37,7 +37,7 @@ class Finding:
     data: dict[str, Any]
 
     def write(self, folder: Path) -> list[Path]:
-        """NAME.html with everything, and beside it NAME.json, NAME.csv and the pictures."""
+        """Write NAME.html with everything, NAME.json, NAME.csv and the pictures."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"{self.name}.{kind}" for kind in ("html", "json", "csv")]
         write_file(paths[0], page(self.title, [paragraph(self.reading), *self.parts()]))

@@ -26,7 +26,7 @@ Test = tuple[list[str], list[str]]  # sources and references
 
 
 def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
-    """Everything that the runs and the test set allow; what does not apply is said at the end."""
+    """Every section that applies to the runs and the test set; the page ends with what does not."""
     names = label_runs(runs)
     missing: list[str] = []
     parts: list[str] = []

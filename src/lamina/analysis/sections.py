@@ -60,7 +60,7 @@ def score_section(rows: Sequence[Row]) -> str:
 
 
 def example_section(outputs: Outputs, count: int) -> str:
-    """Some sentences by everybody; words that are not the reference's are marked."""
+    """Some sentences by every system; words that are not in the reference are marked."""
     cards = []
     for number in outputs.examples(count):
         reference = outputs.references[number]

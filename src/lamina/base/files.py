@@ -7,6 +7,7 @@ at any moment leaves the earlier content untouched.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import shutil
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from lamina.errors import UsageError
+from lamina.errors import DataError, UsageError
 
 PARTIAL = ".partial"  # the suffix of everything that is still being written
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
@@ -111,6 +112,21 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock file while the context lasts; one that another process holds raises `refusal`."""
+    try:
+        handle = path.open("w")
+    except OSError as error:
+        raise DataError(f"{path.parent}: cannot be written ({error.strerror}).") from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(refusal) from error
+        yield
 
 
 def require_absent(path: Path) -> None:

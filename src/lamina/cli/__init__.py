@@ -87,7 +87,7 @@ def main() -> None:
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         code = app(prog_name="lamina", standalone_mode=False)
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as error:

@@ -24,7 +24,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_
 
 @analyze.callback()
 def choose() -> None:
-    """Draw the papers' figures from any run, with the numbers beside them.
+    """Draw the papers' figures from any run, with the underlying numbers.
 
     [bold]Examples[/bold]
 
@@ -70,9 +70,13 @@ def degradation(
 
 @analyze.command("difficulty")
 def difficulty(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The first one's checkpoints say what is hard.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs; the first one's checkpoints define difficulty.")
+    ],
     test: Test,
-    checkpoints: Annotated[int, typer.Option("--checkpoints", min=1, help="So many of its last ones.")] = 5,
+    checkpoints: Annotated[
+        int, typer.Option("--checkpoints", min=1, help="Number of most recent checkpoints to use.")
+    ] = 5,
     out: Out = None,
 ) -> None:
     """BLEU from simple to challenging sentences (Wei et al. 2020, Eq. 14-15, Figure 3).
@@ -99,7 +103,7 @@ def attention(
     checkpoint: Checkpoint = "best",
     out: Out = None,
 ) -> None:
-    """Where the decoder looks: every layer, the top layer's heads, both streams of MSC, the surface reader.
+    """Attention maps: every layer, the top layer's heads, both streams of MSC, the surface reader.
 
     [bold]Example[/bold]
 
@@ -114,9 +118,9 @@ def attention(
 def layers(
     run: OneRun,
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Text for gates, which depend on it.")
+        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Text to average gates over.")
     ] = None,
-    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Of that text.")] = 200,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Number of sentences of that text.")] = 200,
     checkpoint: Checkpoint = "best",
     out: Out = None,
 ) -> None:
@@ -174,11 +178,12 @@ def embeddings(
 def report(
     runs: Runs,
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="For scores, examples and maps.")
+        tuple[Path, Path] | None,
+        typer.Option("--test", metavar="SRC TGT", help="Test set for scores, examples and attention maps."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="The page.", show_default="RUN/report.html")] = None,
 ) -> None:
-    """One page with all that applies: curves, scores, figures, examples, recipes.
+    """One page with everything that applies: curves, scores, figures, examples, recipes.
 
     [bold]Example[/bold]
 

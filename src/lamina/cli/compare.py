@@ -26,13 +26,13 @@ def compare(
     *,
     search: dict[str, Any],
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="What the runs translate.")
+        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="The test set the runs translate.")
     ] = None,
     hypotheses: Annotated[
-        list[Path] | None, typer.Option("--hyp", help="An output, two or more of them; the first is the baseline.")
+        list[Path] | None, typer.Option("--hyp", help="System output; repeat for each system, baseline first.")
     ] = None,
     references: Annotated[
-        list[Path] | None, typer.Option("--ref", help="A reference; may be repeated. For m2 the .m2 file.")
+        list[Path] | None, typer.Option("--ref", help="Reference file; repeatable. For m2, the .m2 file.")
     ] = None,
     source: Sources = None,
     metrics: Metrics = None,
@@ -45,12 +45,12 @@ def compare(
         int | None,
         typer.Option("--samples", min=1, help="Resampled test sets.", show_default="1000; randomisation 10000"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same p-values.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the significance tests.")] = 1,
     device: Device = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare outputs: scores with 95% confidence intervals, differences to the first and their p-values.
+    """Compare systems: scores with 95% confidence intervals, differences from the baseline and p-values.
 
     [bold]Examples[/bold]
 
@@ -67,16 +67,16 @@ def compare(
     names = check_names(metrics or [])
     if runs:
         if test is None or hypotheses or references:
-            raise UsageError("Runs are compared on a test set: give --test SRC TGT, and no --hyp or --ref.")
+            raise UsageError("Runs are compared on a test set: give --test SRC TGT, without --hyp or --ref.")
         systems = [str(path) for path in runs]
         outputs, gold = translate_all(runs, test, lowercase, search, device, threads)
     else:
         if not hypotheses or not references:
-            raise UsageError("Give either --ref and two or more --hyp, or two or more runs and --test SRC TGT.")
+            raise UsageError("Give --ref and at least two --hyp, or at least two runs and --test SRC TGT.")
         systems = [str(path) for path in hypotheses]
         outputs, gold = read_texts(hypotheses, references, source, lowercase=lowercase, m2="m2" in names)
     if len(systems) < 2:
-        raise UsageError(f"There is only {systems[0]}. Give the baseline first, then what to compare with it.")
+        raise UsageError(f"Only {systems[0]} was given. Give the baseline first, then the systems to compare with it.")
     rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
     if as_json:
         print(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False))

@@ -35,51 +35,56 @@ def prepare(
     test_pairs: Annotated[Path | None, typer.Option("--test-pairs", help="Test pairs in one file.")] = None,
     fields: Annotated[
         tuple[str, str] | None,
-        typer.Option("--fields", metavar="SRC TGT", help="The two fields of .jsonl; without it `src` and `tgt`."),
+        typer.Option("--fields", metavar="SRC TGT", help="Field names in .jsonl; default: `src` and `tgt`."),
     ] = None,
     vocab_size: Annotated[
         int | None,
         typer.Option(
-            "--vocab-size", min=5, help="At most so many subwords; 8000 if they are learned.", show_default=False
+            "--vocab-size", min=5, help="Vocabulary size at most; 8000 when learning subwords.", show_default=False
         ),
     ] = None,
     subwords: Annotated[
         Literal["sentencepiece", "bpe", "none"],
-        typer.Option("--subwords", help="`bpe` is over Moses tokens; `none` takes text as it is segmented."),
+        typer.Option("--subwords", help="`bpe` segments Moses tokens; `none` splits at spaces."),
     ] = "sentencepiece",
     bpe_codes: Annotated[
         Path | None,
         typer.Option(
-            "--bpe-codes", help="Merges of subword-nmt to use instead of learning them; implies --subwords bpe."
+            "--bpe-codes", help="BPE merges of subword-nmt to use instead of learning; implies --subwords bpe."
         ),
     ] = None,
-    separate_vocab: Annotated[bool, typer.Option("--separate-vocab", help="A vocabulary for each side.")] = False,
-    pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is tokenised already (bpe).")] = False,
+    separate_vocab: Annotated[
+        bool, typer.Option("--separate-vocab", help="Learn a separate vocabulary for each side.")
+    ] = False,
+    pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is already tokenised (bpe).")] = False,
     text_from: Annotated[
         Path | None,
-        typer.Option("--text-from", help="Treat text as this data folder, run or model does (for fine-tuning)."),
+        typer.Option("--text-from", help="Use the text pipeline of this data folder, run or model (for fine-tuning)."),
     ] = None,
     langs: Annotated[
         tuple[str, str] | None,
-        typer.Option("--langs", metavar="SRC TGT", help="The languages; without it the files' suffixes."),
+        typer.Option("--langs", metavar="SRC TGT", help="Language codes; default: the file suffixes."),
     ] = None,
     no_filter: Annotated[
-        list[str] | None, typer.Option("--no-filter", help="Turn a filter off: empty, long, ratio, duplicate, or all.")
+        list[str] | None, typer.Option("--no-filter", help="Disable a filter: empty, long, ratio, duplicate, or all.")
     ] = None,
     max_characters: Annotated[
-        int, typer.Option("--max-characters", min=1, help="Longer lines are dropped (long).")
+        int, typer.Option("--max-characters", min=1, help="Drop pairs with a longer side (filter `long`).")
     ] = Filters.max_characters,
     max_ratio: Annotated[
-        float, typer.Option("--max-ratio", min=1.0, help="Pairs of more unequal lengths are dropped (ratio).")
+        float,
+        typer.Option(
+            "--max-ratio", min=1.0, help="Drop pairs whose lengths differ by a larger factor (filter `ratio`)."
+        ),
     ] = Filters.max_ratio,
     workers: Annotated[
         int, typer.Option("--workers", min=1, help="Processes.", show_default="all cores")
     ] = os.cpu_count() or 1,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
-    """Turn raw parallel text into a folder that training reads at full speed, and say what was wrong with it.
+    """Turn raw parallel text into a data folder for training, with a report of what was dropped and why.
 
-    Run the same command again after an interruption: it goes on where it stopped.
+    After an interruption, rerun the same command to resume.
 
     [bold]Examples[/bold]
 
@@ -90,12 +95,12 @@ def prepare(
         lamina prepare --train tok.en tok.de --valid dev.en dev.de --pretokenized --bpe-codes codes --out data
     """
     from lamina.cli.progress import show_progress
-    from lamina.corpus.prepare import Plan
-    from lamina.corpus.prepare import prepare as carry_out
+    from lamina.corpus.plan import Plan
+    from lamina.corpus.prepare import prepare as prepare_data
 
     off = {name for given in no_filter or [] for name in re.split(r"[,\s]+", given) if name}
     for name in off - {*REASONS, "all"}:
-        raise UsageError(f"There is no filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
+        raise UsageError(f"Unknown filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
     active = tuple(reason for reason in REASONS if reason not in off and "all" not in off)
     plan = Plan(
         train=find_pairs("train", train, train_pairs, fields),
@@ -111,7 +116,7 @@ def prepare(
         filters=Filters(active, max_characters, max_ratio),
     )
     with show_progress(quiet) as progress:
-        carry_out(plan, out, workers, progress)
+        prepare_data(plan, out, workers, progress)
     if not quiet:
         print((out / "report.md").read_text(encoding="utf-8"))
         print(f"Prepared: {out}")
@@ -125,7 +130,7 @@ def find_text(place: Path) -> Path:
     for folder in (place, place / "text", place / "model"):
         if (folder / DESCRIPTION).is_file():
             return folder
-    raise DataError(f"{place}: is no data folder, run or model with a text pipeline.")
+    raise DataError(f"{place}: is not a data folder, run or model with a text pipeline.")
 
 
 def find_pairs(split: str, two: TwoPaths | None, one: Path | None, fields: tuple[str, str] | None) -> PairSource:

@@ -17,9 +17,9 @@ CHUNK = 2000  # lines in memory
 
 
 def rescore(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several are an ensemble.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several form an ensemble.")],
     input_file: Annotated[
-        Path | None, typer.Option("--input", help="What `lamina translate --format jsonl` wrote.")
+        Path | None, typer.Option("--input", help="Output of `lamina translate --format jsonl`.")
     ] = None,
     source: Annotated[Path | None, typer.Option("--source", help="Source lines.")] = None,
     target: Annotated[Path | None, typer.Option("--target", help="Their translations.")] = None,
@@ -32,8 +32,8 @@ def rescore(
 ) -> None:
     """Score given translations with a model: a JSON line with `line`, `score` and `log_prob` for each.
 
-    From jsonl the very tokens are scored, all of `nbest`, and the scores are those that `translate` gave. Plain text
-    is cut into subwords afresh.
+    From jsonl, the tokens of every `nbest` entry are scored, so scores equal those of `translate`. Plain text
+    is segmented again.
 
     [bold]Examples[/bold]
 

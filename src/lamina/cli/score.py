@@ -14,7 +14,7 @@ from lamina.cli.options import AsJson, Lowercase, Metrics, Sources
 
 def score(
     hypothesis: Annotated[Path, typer.Option("--hyp", help="The output, one sentence per line.")],
-    references: Annotated[list[Path], typer.Option("--ref", help="A reference; may be repeated. For m2 the .m2 file.")],
+    references: Annotated[list[Path], typer.Option("--ref", help="Reference file; repeatable. For m2, the .m2 file.")],
     source: Sources = None,
     metrics: Metrics = None,
     lowercase: Lowercase = False,

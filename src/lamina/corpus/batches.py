@@ -4,7 +4,7 @@
 
 The cut depends on the product alone, so 4096×1×1, 2048×2×1 and 2048×1×2 see the same pairs in every update.
 A micro-batch keeps within batch_tokens where the shares divide evenly (2, 4 and 8 do), else it has at most one
-sentence more. A sentence longer than the budget stands alone. A share whose sources are much longer than its targets
+sentence more. A sentence longer than the budget forms its own batch. A share with much longer sources than targets
 is computed in several micro-batches, which changes memory and nothing else.
 """
 
@@ -51,7 +51,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Position:
-    """Where in the data training stands: so many updates of this epoch are done."""
+    """A position in the data: the epoch, and the updates of it that are done."""
 
     epoch: int = 0
     update: int = 0
@@ -154,7 +154,7 @@ class Batches:
         return size if start + size == len(target) else divisible(size)
 
     def _by_source(self, part: Indices) -> list[Indices]:
-        """A share in equal pieces whose padded sources fit; neighbours have sources of like length."""
+        """A share in equal pieces whose padded sources fit; neighbours have sources of similar length."""
         cells = len(part) * int(self.source_lengths[part].max(initial=0))
         pieces = min(-(-cells // int(SOURCE_ROOM * self.batch_tokens)), len(part))
         return np.array_split(part, max(1, pieces))
@@ -178,5 +178,5 @@ def pad_arrays(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 def divisible(sentences: int) -> int:
-    """The next smaller number that 2, 4 and 8 shares divide, as far as there are so many sentences."""
+    """The next smaller number divisible by 8, 4 or 2, for that many sentences or more."""
     return sentences - sentences % 8 if sentences >= 8 else 1 << (sentences.bit_length() - 1)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from lamina.analysis.sections import Outputs
 from lamina.base.files import write_file
-from lamina.corpus.prepare import Plan, Progress, no_progress, prepare
+from lamina.corpus.plan import Plan
+from lamina.corpus.prepare import Progress, no_progress, prepare
 from lamina.corpus.reading import TwoFiles
 from lamina.demo.grammar import write_demo
 from lamina.demo.page import demo_page
@@ -45,7 +46,7 @@ def prepare_corpus(out: Path, size: DemoSize, progress: Progress = no_progress) 
 
 
 def train_side_by_side(out: Path, size: DemoSize, show: Show) -> None:
-    """Both systems at once, a process with half of the cores for each; each goes on where it stopped before."""
+    """Both systems in parallel, a process with half of the cores for each; both resume."""
     threads = max(1, (os.cpu_count() or 1) // len(SYSTEMS))
     overrides = (f"train.warmup={max(1, size.steps // 6)}", f"train.gradients_every={max(1, size.steps // 30)}")
     trainings = [

@@ -82,7 +82,7 @@ def entry_points() -> EntryPoints:
 @cache
 def ready_folder() -> Path | None:
     """The folder with compiled functions, after choosing the instruction set by them; None if none can be written."""
-    if os.environ.get(cpu.CHOICE_VARIABLE):  # a self-test, or somebody who knows
+    if os.environ.get(cpu.CHOICE_VARIABLE):  # a self-test, or an explicit choice
         given = os.environ.get("LAMINA_ENGINE_CACHE")
         return Path(given) if given else None
     place = cache_place()
@@ -114,7 +114,7 @@ def compile_in_child(folder: Path) -> str:
             return each.name
         last = child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         print(f"lamina: {each.name} does not work here (exit {child.returncode}) {' '.join(last)}", file=sys.stderr)
-    raise LaminaError("The CPU engine does not work on this machine; `lamina doctor` says more.")
+    raise LaminaError("The CPU engine does not work on this machine; run `lamina doctor` for details.")
 
 
 def read_ready(folder: Path) -> str | None:

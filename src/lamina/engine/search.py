@@ -1,6 +1,6 @@
 """Beam search of a whole batch in one compiled call, without Python and without its lock.
 
-Sources are of any length: nothing is padded. Rows (hypotheses) of a source stand beside each other. Keys and values of
+Sources are of any length: nothing is padded. Rows (hypotheses) of a source are adjacent. Keys and values of
 written positions stay where they were written; each row has a list of those that it descends from (`Rows.numbers`), and
 when search swaps rows only these lists are copied.
 """
@@ -44,7 +44,7 @@ class Sources(NamedTuple):
     prefix: Int64  # all forced prefixes one after another
     table: Int64  # by source: its first token, its length with eos, the most tokens before eos, where its prefix begins
     # and how long that is
-    stop: Int64  # set to 1 during the search: this source is no longer wanted
+    stop: Int64  # set to 1 during the search to give this source up
 
 
 class Layout(NamedTuple):
@@ -81,7 +81,7 @@ READ, PARENT = 0, 1  # rows of `Beams.table`
 
 
 class Beams(NamedTuple):
-    """The rows of one step: so many beside each other for every source that is still searched."""
+    """The rows of one step: adjacent for each source that is still active."""
 
     table: Int64  # by row: the token that it reads next, and the row of the step before that it continues
     totals: Floats  # sums of log p

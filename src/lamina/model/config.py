@@ -32,7 +32,7 @@ class ModelConfig(Settings):
     source_vocab: Entries
     target_vocab: Entries
 
-    norm: Norm = "pre"  # where layer norms stand
+    norm: Norm = "pre"  # where layer norms are placed
     init: Scheme = "xavier"  # how weights start
     dropout: Rate = 0.1  # on embeddings and residuals
     attention_dropout: Rate = 0.0  # on attention weights

@@ -194,7 +194,7 @@ class Decoder(nn.Module):
         return DecoderStates(outputs, self.final_norm(result_BTD))
 
     def start(self, memories: tuple[CrossKV, ...], rows: int) -> DecoderCache:
-        """The cache before the first position, with so many rows for each source."""
+        """The cache before the first position, with `rows` rows for each source."""
         pairs = zip(self.layers, memories, strict=True)
         layers = tuple(layer.target_attention.empty_cache(memory, rows) for layer, memory in pairs)
         keys_BHSK = memories[0].streams[0].keys_BHMK

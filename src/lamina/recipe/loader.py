@@ -82,7 +82,7 @@ class Source:
         self.places[key] = OVERRIDE
 
     def locate(self, key: str) -> str:
-        """Where a key stands, or the nearest key above it."""
+        """The place of a key, or of the nearest key above it."""
         while key:
             if key in self.places:
                 return self.places[key]

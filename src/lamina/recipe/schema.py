@@ -1,4 +1,4 @@
-"""What a recipe may say, with every default."""
+"""The schema of a recipe, with every default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Every = PositiveInt | Literal["epoch"]
 class TrainSettings(Settings):
     """A recipe's `train`."""
 
-    max_steps: PositiveInt = 8000  # updates at most
+    max_steps: PositiveInt = 8000  # maximum number of updates
     batch_tokens: PositiveInt = 4096  # sentences × longest target, per rank and micro-batch
     accumulate: PositiveInt = 1  # micro-batches per update
     optimizer: Literal["adam", "adamw"] = "adam"  # `adamw` for weight decay
@@ -35,9 +35,9 @@ class TrainSettings(Settings):
     validate_every: Every = 500  # steps, or `epoch`
     log_every: PositiveInt = 50  # steps between log lines
     gradients_every: PositiveInt = 100  # gradient norm of every encoder layer
-    keep_last: PositiveInt = 10  # newest checkpoints to keep
+    keep_last: PositiveInt = 10  # most recent checkpoints to keep
     keep_best: PositiveInt = 1  # by validation
-    patience: PositiveInt | None = 10  # validations without a better one
+    patience: PositiveInt | None = 10  # stop after this many validations without improvement
     bleu_sentences: NonNegativeInt = 0  # of the validation data, translated at every validation
     best_by: Literal["loss", "bleu"] = "loss"  # what makes a checkpoint the best
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # `auto`: fp32 on a CPU, 16 bits on a GPU

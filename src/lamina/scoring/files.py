@@ -1,4 +1,4 @@
-"""Outputs, references and source from files that must go together line by line."""
+"""Outputs, references and source from parallel files."""
 
 from __future__ import annotations
 

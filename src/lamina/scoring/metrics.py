@@ -31,7 +31,7 @@ def check_names(names: Sequence[str]) -> list[str]:
     chosen = list(dict.fromkeys(split)) or list(DEFAULT_METRICS)
     for name in chosen:
         if name not in METRICS:
-            raise UsageError(f"There is no metric `{name}`.{nearest(name, METRICS)} There are: {', '.join(METRICS)}.")
+            raise UsageError(f"Unknown metric `{name}`.{nearest(name, METRICS)} Metrics: {', '.join(METRICS)}.")
     if "m2" in chosen and len(chosen) > 1:
         raise UsageError("m2 reads an .m2 file as --ref, so it cannot be combined with other metrics.")
     return chosen

@@ -84,7 +84,7 @@ def measure(metric: Metric, hypotheses: Sequence[str]) -> Array:
     if len(hypotheses) != metric.sentences:
         raise DataError(f"There are {len(hypotheses):,} hypotheses, but {metric.sentences:,} references.")
     if not hypotheses:
-        raise DataError("There is nothing to score: no lines.")
+        raise DataError("Nothing to score: the output has no lines.")
     return metric.statistics(hypotheses)
 
 

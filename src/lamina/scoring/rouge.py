@@ -2,7 +2,7 @@
 
 Computed by Google's `rouge-score`, with its Porter stemmer. The corpus score is the mean over sentences; of several
 references the one with the best F1 counts, for each sentence and each of the three measures by itself. The score that
-is compared is ROUGE-L; the other two stand in the details. The tokeniser keeps lower-cased a–z and 0–9 only: it is made
+is compared is ROUGE-L; the other two are in the details. The tokeniser keeps lower-cased a–z and 0–9 only: it is made
 for English, and a text in another script would score 0 whatever it says, which is refused.
 """
 
@@ -38,7 +38,7 @@ class Rouge:
 
     @property
     def signature(self) -> str:
-        """The package's version is part of it."""
+        """Includes the package's version."""
         from importlib.metadata import version
 
         refs = len(self._references[0])

@@ -1,4 +1,4 @@
-"""Is one output better than another, or were the sentences lucky?
+"""Is one output better than another, or is the difference chance?
 
 Two tests over a metric's sentence statistics, both paired, two-sided and reproducible under a seed. Δ is the difference
 of the two corpus scores, s a resampled one; the 1 added on both sides keeps p above 0 (Riezler & Maxwell 2005, §3).
@@ -34,7 +34,7 @@ class Interval(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """What stands behind ±."""
+        """The half-width, printed after ±."""
         return (self.high - self.low) / 2
 
 
@@ -82,11 +82,11 @@ def approximate_randomisation(
 
 
 def p_value(resampled_S: Array, difference: float) -> float:
-    """How often chance alone does at least as much."""
+    """The share of resampled differences at least as large."""
     return float((1 + np.count_nonzero(resampled_S >= abs(difference) - TOLERANCE)) / (1 + len(resampled_S)))
 
 
 def in_chunks(make: Callable[[int], Array], total: int) -> Iterator[Array]:
-    """So many rows in all, some at a time."""
+    """Yield `total` rows in chunks."""
     for start in range(0, total, CHUNK):
         yield make(min(CHUNK, total - start))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from lamina.base.files import digest, write_file
+from lamina.base.files import digest, locked, write_file
 from lamina.corpus.prepared import META, PreparedData
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
@@ -50,14 +49,9 @@ class Run:
         """Hold the run for this process; the lock of a dead process is free."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = (self.folder / "lock").open("w")
         except OSError as error:
             raise DataError(f"{self.folder}: cannot be written ({error.strerror}).") from error
-        with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UsageError(f"{self.folder}: another process is training this run.") from error
+        with locked(self.folder / "lock", f"{self.folder}: another process is training this run."):
             yield
 
     def begin(self, recipe: Recipe, data: PreparedData) -> None:

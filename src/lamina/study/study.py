@@ -87,7 +87,7 @@ def read_study(path: Path) -> Study:
 
 
 def plan(study: Study, place: Path, out: Path, threads: int) -> list[Training]:
-    """Every system with every seed; recipes that are files stand beside the study's."""
+    """Every system with every seed; recipe files are relative to the study's."""
     trainings = []
     for system, entry in study.systems.items():
         beside = place / entry.recipe
@@ -111,7 +111,7 @@ def plan(study: Study, place: Path, out: Path, threads: int) -> list[Training]:
 
 
 def run_study(study: Study, place: Path, out: Path, at_once: int, threads: int, show: Show) -> Finding:
-    """Train what is missing, evaluate, and write the table and the page; killed, it goes on where it stopped."""
+    """Train what is missing, evaluate, and write the table and the page; resumable at any moment."""
     trainings = plan(study, place, out, threads)
     missing = [training for training in trainings if not is_done(training)]
     train_all(missing, at_once, show)

@@ -182,7 +182,7 @@ def find_system(name: str) -> System:
             f'vocab_size={at.vocab_size}, encoder={{"layers": {at.encoder_layers}}}).'
         )
     if name not in SYSTEMS:
-        raise UsageError(f"There is no system `{name}`.{nearest(name, SYSTEMS)} `lamina systems` lists them.")
+        raise UsageError(f"Unknown system `{name}`.{nearest(name, SYSTEMS)} `lamina systems` lists them.")
     return SYSTEMS[name]
 
 
@@ -197,7 +197,7 @@ def find_configuration(name: str) -> tuple[str, Configuration] | None:
 def settings(system: str | None, size: str, own: Choices) -> dict[str, Any]:
     """A size's, a system's and a user's choices, each overriding those before."""
     if size not in SIZES:
-        raise UsageError(f"There is no size `{size}`.{nearest(size, SIZES)} Sizes: {', '.join(SIZES)}.")
+        raise UsageError(f"Unknown size `{size}`.{nearest(size, SIZES)} Sizes: {', '.join(SIZES)}.")
     plain = {"encoder": {"type": "stack"}, "bridge": {"type": "top"}, "head": {"type": "softmax"}}
     published = find_system(system).choices() if system is not None else {}
     return override(override(override(SIZES[size], plain), published), own)

@@ -7,11 +7,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
+
+from lamina.base.reading import damage_named, read_json
 from lamina.errors import DataError
 from lamina.text.normalise import normalise
-from lamina.text.subwords import Bpe, Kind, SentencePiece, Subwords, Words, read_text
+from lamina.text.subwords import Bpe, Kind, SentencePiece, Subwords, Words
 from lamina.text.tokenise import MosesTokeniser
 from lamina.text.vocabulary import Vocabularies, Vocabulary
 
@@ -69,6 +72,12 @@ class TextPipeline:
         }
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
+    @property
+    def id_type(self) -> np.dtype[Any]:
+        """The smallest type that holds every id of either vocabulary."""
+        entries = max(len(self.source.vocabulary), len(self.target.vocabulary))
+        return np.dtype(np.uint16 if entries <= 2**16 else np.uint32)
+
     def digests(self) -> dict[str, str]:
         """SHA-256 of every file: two pipelines with the same ones treat text alike."""
         return {name: hashlib.sha256(content).hexdigest() for name, content in sorted(self.files.items())}
@@ -77,18 +86,22 @@ class TextPipeline:
     def load(cls, folder: Path) -> TextPipeline:
         """What `save` wrote."""
         path = folder / DESCRIPTION
-        try:
-            description: Any = json.loads(read_text(path))
-        except ValueError as error:
-            raise DataError(f"{path}: not JSON ({error}).") from error
+        description = read_json(path)
         if description.get("format") != FORMAT:
             raise DataError(f"{path}: format must be {FORMAT}, but is {description.get('format')} instead.")
-        names = file_names(description["subwords"])
+        with damage_named(path):
+            kind, (source, target), moses = description["subwords"], description["languages"], description["moses"]
+            if kind not in get_args(Kind) or not all(isinstance(language, str) for language in (source, target)):
+                raise ValueError("`subwords` or `languages` is invalid")
+        files = {name: (folder / name).read_bytes() for name in file_names(kind) if (folder / name).exists()}
         try:
-            files = {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
-            return make_pipeline(description["subwords"], description["languages"], description["moses"], files)
+            return make_pipeline(kind, (source, target), bool(moses), files)
         except KeyError as error:
-            raise DataError(f"{folder}: lacks {error.args[0]}.") from error
+            raise DataError(f"{folder}: {error.args[0]} is missing.") from error
+        except DataError as error:
+            raise DataError(f"{folder}: {error}") from error
+        except (RuntimeError, ValueError, IndexError) as error:  # libraries' own readers
+            raise DataError(f"{folder}: its subword model is damaged ({str(error).splitlines()[0][:200]}).") from error
 
 
 def pipeline_of_words(vocabularies: Vocabularies) -> TextPipeline:
@@ -99,7 +112,7 @@ def pipeline_of_words(vocabularies: Vocabularies) -> TextPipeline:
 
 
 def file_names(kind: Kind) -> list[str]:
-    """Files that a pipeline of this kind may have; a shared one stands for both sides."""
+    """Files that a pipeline of this kind may have; a shared one serves both sides."""
     if kind == "sentencepiece":
         return ["subwords.model", "subwords.source.model", "subwords.target.model"]
     return ["bpe.codes", "vocabulary.source.txt", "vocabulary.target.txt"]

@@ -304,7 +304,9 @@ class Trainer:
             return
         if self.step not in self.run.checkpoints.steps():
             self.save()
-        raise StoppedError(f"Stopped at step {self.step} and saved; the same command goes on.", EXIT_CODES[asked[0]])
+        raise StoppedError(
+            f"Stopped at step {self.step} and saved; rerun the same command to resume.", EXIT_CODES[asked[0]]
+        )
 
 
 def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:

@@ -33,7 +33,7 @@ class Translation:
     score: float = 0.0
     log_prob: float = 0.0
     tokens: list[str] = field(default_factory=list)
-    nbest: list[Translation] = field(default_factory=list)  # with itself first, if more than one was asked for
+    nbest: list[Translation] = field(default_factory=list)  # this translation first; filled if nbest > 1
     attention: Tensor | None = None  # (target tokens, source tokens), on request
     cut: int = 0  # source tokens that were not read because the line is too long
 
@@ -52,7 +52,7 @@ class Translator:
         self.models, self.text = list(models), text
         self.settings = settings or SearchSettings()  # what a call does not say
         self.device = self.models[0].head.weight_VD.device
-        self.backend, self.notes = choose_backend(self.models, int8)  # notes: for whoever loaded it
+        self.backend, self.notes = choose_backend(self.models, int8)  # notes for the user
 
     @overload
     def translate(self, lines: str, nbest: int = 1, **options: Any) -> Translation: ...
@@ -113,7 +113,7 @@ class Translator:
                 yield replace(best, cut=cut, attention=weights)
 
     def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-        """Ids of lines, each ending with eos, and how many of each line's are left out because it is too long."""
+        """Ids of lines, each ending with eos, and how many tokens of each line were truncated."""
         whole = self.text.source.encode(lines)
         sources = [source if len(source) <= LONGEST else [*source[: LONGEST - 1], source[-1]] for source in whole]
         return sources, [len(all_of_it) - len(source) for all_of_it, source in zip(whole, sources, strict=True)]
@@ -220,7 +220,7 @@ def _in_order(
     for numbers, found in zip(batches, done, strict=True):
         for number, hypotheses in zip(numbers, found, strict=True):
             if not hypotheses:
-                raise DataError("The model's scores are not numbers; its weights are damaged.")
+                raise DataError("The model's scores are not finite; its weights are damaged.")
             results[number] = hypotheses
     return results
 
@@ -233,7 +233,7 @@ def is_blank(source: Sequence[int]) -> bool:
 def cut_batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES, workers: int = 1) -> Iterator[list[int]]:
     """Numbers of sentences, the longest first, in batches of which every worker has equally many.
 
-    Sentences of like length are together; if there is one batch for each worker, the batches are equally long instead.
+    Sentences of similar length are grouped; with one batch per worker, the batches are balanced instead.
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     rounds = max(1, -(-len(order) // (sentences * workers)))

@@ -164,7 +164,7 @@ class Parts:
 
 
 def whole_bytes(width: int) -> int:
-    """Bytes of so many floats in whole vectors."""
+    """Bytes of this many floats, in whole vectors."""
     return 4 * padded(width, LANES)
 
 

@@ -45,14 +45,14 @@ class MscSettings(EncoderSettings):
         return self.blocks or split_evenly(self.layers, model.decoder.layers)
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """Blocks must fit the depths, and somebody must read the contexts."""
+        """Blocks must fit the depths, and the bridge must read the contexts."""
         yield from check_blocks("encoder", self.type, self.blocks, model)
         if not self.context_attention and self.fusion != "gate":
             yield Problem("encoder.fusion", "acts only with `context_attention`, which is off.")
         if not self.context_attention and not model.bridge.reads_contexts:
             yield Problem(
                 "encoder.context_attention",
-                f"nobody would read the contexts of encoder `msc`: bridge `{model.bridge.type}` does not. "
+                f"bridge `{model.bridge.type}` does not read the contexts of encoder `msc`. "
                 "Use bridge `collaborative`, or encoder `stack`.",
             )
 

@@ -2,7 +2,7 @@
 
     LS_n = (1-ε)·nll_n + (ε/V)·Σ_v(-log p_nv)         total = Σ_n w_n·LS_n
 
-The vocabulary logits exist for one chunk of tokens at a time. The gradient of a chunk's logits is at hand as
+The vocabulary logits exist for one chunk of tokens at a time. The gradient of a chunk's logits is available as
 soon as its probabilities are, so the gradients of the features and of the softmax matrix are formed in the
 forward pass: three vocabulary products in all, as many as the plain way, and nothing is recomputed.
 
