@@ -61,15 +61,15 @@ VERBS = dict(commands())
             "bench train r --stps 3",
             "lamina bench train: unknown option `--stps`. Did you mean `--steps`? See `lamina bench train --help`.",
         ),
-        ("train", f"lamina train: RECIPE is missing. {TRAIN}"),
-        ("prepare", f"lamina prepare: --out is missing. {PREPARE}"),
+        ("train", f"lamina train: RECIPE is required. {TRAIN}"),
+        ("prepare", f"lamina prepare: --out is required. {PREPARE}"),
         (
             "eval runs/first",
             "lamina eval: --test SRC TGT is required. Example: lamina eval runs/first --test test.en test.de",
         ),
         (
             "bench decode r",
-            "lamina bench decode: --input is missing. "
+            "lamina bench decode: --input is required. "
             "Example: lamina bench decode runs/first --input test.en --batch 32 --batch 1",
         ),
         ("train a b c", f"lamina train: unexpected argument `b c`. {TRAIN}"),

@@ -19,6 +19,7 @@ import pytest
 
 from lamina.corpus.prepared import PreparedData
 from lamina.demo.grammar import write_demo
+from lamina.errors import DataError
 from support import SHARED, needs_shared
 from support import run_lamina as run
 
@@ -67,7 +68,7 @@ def test_prepare_says_what_it_did(tmp_path: Path) -> None:
     line = (tmp_path / "train.en").read_text().split("\n")[7]
     assert data.text.source.decode(source.tolist()) == line
     assert data.text.target.decode(target.tolist()) == line.upper()
-    assert not list(data.damaged())
+    assert data.is_whole()
 
 
 def test_the_page_on_preparing_data_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +114,11 @@ def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:
             3,
             "All 0 training pairs were dropped",
         ),
-        (lambda f: [(f / "data").mkdir(), (f / "data" / "mine").touch()], 2, "is not empty and contains no prepared data"),
+        (
+            lambda f: [(f / "data").mkdir(), (f / "data" / "mine").touch()],
+            2,
+            "is not empty and contains no prepared data",
+        ),
         (lambda f: (f / "data").write_text("in the way"), 3, "data: cannot be written"),
     ],
     ids=["mismatch", "valid-mismatch", "missing", "utf8", "empty", "occupied", "file-in-the-way"],
@@ -147,16 +152,17 @@ def test_a_folder_whose_input_was_bad_takes_another(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_left_at_any_point_of_a_failed_plan_takes_another(tmp_path: Path) -> None:
+def test_an_interrupted_start_takes_another_plan(tmp_path: Path) -> None:
     write_corpus(tmp_path)
-    data = tmp_path / "data"
-    for name in ("text.partial", "train"):
-        (data / name).mkdir(parents=True)
-    for name in ("failed-plan.json", "report.md", "meta.json.partial", "plan.json.partial"):
-        (data / name).write_text("{")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "plan.json.partial").write_text("{")
     result = run(*arguments(tmp_path))
     assert result.returncode == 0, result.stderr
-    assert not list(data.glob("*.partial"))
+    assert not list((tmp_path / "data").glob("*.partial"))
+
+
+def test_inputs_inside_the_output_folder_are_refused(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
     inside = run(*arguments(tmp_path)[:-1], tmp_path)
     assert inside.returncode == 2
     assert "train.en: is inside the output folder" in inside.stderr
@@ -247,7 +253,13 @@ def test_a_changed_shard_is_found(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[10] ^= 1
     path.write_bytes(content)
-    assert list(PreparedData(tmp_path / "data").damaged()) == [path]
+    data = PreparedData(tmp_path / "data")
+    assert not data.is_whole()
+    message = f"{path}: damaged (its SHA-256 differs). Rerun `lamina prepare` to repair it."
+    with pytest.raises(DataError, match=re.escape(message)):
+        data.split("train", verify=True)
+    assert run(*arguments(tmp_path)).returncode == 0
+    assert PreparedData(tmp_path / "data").is_whole()
 
 
 @needs_shared

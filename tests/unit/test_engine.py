@@ -77,7 +77,7 @@ def test_a_layer_of_somebody_else_decodes_as_it_trains() -> None:
     (found,) = backend.search([SourceBatch(rows_of(make_batch().source_BS))], SHORT)
     assert found == Searcher("torch", model).search(make_batch().source_BS, SHORT)
     assert found != plain
-    with pytest.raises(UsageError, match="8 bits need the CPU engine, which does not know Backwards"):
+    with pytest.raises(UsageError, match="--int8 needs the CPU engine, which does not support Backwards"):
         choose_backend([model], int8=True)
 
 

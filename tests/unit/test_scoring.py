@@ -160,9 +160,7 @@ def test_gleu_of_jfleg_as_published() -> None:
 def test_names() -> None:
     assert check_names([]) == ["bleu", "chrf"]
     assert check_names(["ter, bleu", "ter"]) == ["ter", "bleu"]
-    with pytest.raises(
-        UsageError, match=r"Unknown metric `blue`. Did you mean `bleu`\? Metrics: bleu, chrf, ter"
-    ):
+    with pytest.raises(UsageError, match=r"Unknown metric `blue`. Did you mean `bleu`\? Metrics: bleu, chrf, ter"):
         check_names(["blue"])
     with pytest.raises(UsageError, match=r"m2 reads an \.m2 file as --ref, so it cannot be combined"):
         check_names(["bleu,m2"])
