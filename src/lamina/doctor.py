@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 
+from lamina.base.onednn import VARIABLE
 from lamina.version import __version__
 
 FOR_DEVELOPERS = ("dev", "docs", "all")  # extras that add nothing a user could miss
@@ -104,6 +105,7 @@ def devices() -> Iterator[Check]:
     yield inform("cores", lambda: f"{os.cpu_count()}")
     yield inform("threads", threads)
     yield inform("vectors", vectors)
+    yield inform("oneDNN", onednn)
     yield inform("engine", engine)
     yield inform("memory", memory)
     yield inform("cuda", graphics)
@@ -139,6 +141,12 @@ def vectors() -> str:
     import torch
 
     return torch.backends.cpu.get_cpu_capability()
+
+
+def onednn() -> str:
+    """Whether torch's 16-bit products are limited on this CPU, and by whom."""
+    limit = os.environ.get(VARIABLE)
+    return "no limit" if limit is None else f"limited to {limit} ({VARIABLE})"
 
 
 def engine() -> str:

@@ -64,10 +64,10 @@ def sample(split: Split, count: int, seed: int | None) -> list[tuple[list[int], 
 def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[float, float]:
     """BLEU of beam search, and the loss per target token."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    decode = translator.text.target.decode
+    decode, language = translator.text.target.decode, translator.text.target.language
     outputs = [decode(each.tokens) for each in translator.translate_ids(sources)]
-    total = sum(each.log_prob for each in translator.rescore(sources, targets, lenpen=1.0))
-    return corpus_bleu(outputs, [decode(target) for target in targets]), -total / sum(map(len, targets))
+    total = sum(each.log_prob for each in translator.rescore(sources, targets, lenpen=1.0, normalised=True))
+    return corpus_bleu(outputs, [decode(target) for target in targets], language), -total / sum(map(len, targets))
 
 
 def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, split: str) -> Picture:

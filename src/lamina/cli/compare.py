@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lamina.cli.options import AsJson, Device, Lowercase, Metrics, Sources, Threads, with_search_options
+from lamina.cli.options import AsJson, Device, Lowercase, Metrics, Sources, Threads, Tokenize, with_search_options
 from lamina.cli.tables import print_columns
 from lamina.errors import UsageError
 
@@ -37,6 +37,7 @@ def compare(
     source: Sources = None,
     metrics: Metrics = None,
     lowercase: Lowercase = False,
+    tokenize: Tokenize = None,
     significance: Annotated[
         Literal["bootstrap", "randomisation", "both"],
         typer.Option("--significance", help="Paired bootstrap, approximate randomisation, or both."),
@@ -69,12 +70,14 @@ def compare(
         if test is None or hypotheses or references:
             raise UsageError("Runs are compared on a test set: give --test SRC TGT, without --hyp or --ref.")
         systems = [str(path) for path in runs]
-        outputs, gold = translate_all(runs, test, lowercase, search, device, threads)
+        outputs, gold = translate_all(runs, test, lowercase, tokenize, search, device, threads)
     else:
         if not hypotheses or not references:
             raise UsageError("Give --ref and at least two --hyp, or at least two runs and --test SRC TGT.")
         systems = [str(path) for path in hypotheses]
-        outputs, gold = read_texts(hypotheses, references, source, lowercase=lowercase, m2="m2" in names)
+        outputs, gold = read_texts(
+            hypotheses, references, source, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
+        )
     if len(systems) < 2:
         raise UsageError(f"Only {systems[0]} was given. Give the baseline first, then the systems to compare with it.")
     rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
@@ -88,6 +91,7 @@ def translate_all(
     runs: Sequence[Path],
     test: tuple[Path, Path],
     lowercase: bool,
+    tokenize: str | None,
     search: dict[str, Any],
     device: str,
     threads: int | None,
@@ -103,7 +107,7 @@ def translate_all(
     for run in runs:
         translator = load(run, device=device, threads=threads)
         outputs.append(translate_lines(translator, run, sources, translator.settings.with_options(**search)))
-    return outputs, Gold([references], sources, lowercase, [str(test[1])])
+    return outputs, Gold([references], sources, lowercase, [str(test[1])], translator.text.target.language, tokenize)
 
 
 def print_rows(rows: Sequence[Row], test: str) -> None:

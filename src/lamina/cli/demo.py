@@ -42,7 +42,6 @@ def demo(
         if not quiet:
             print(f"[{time.monotonic() - started:4.0f} s] {line}", file=sys.stderr)
 
-    out.mkdir(parents=True, exist_ok=True)
     say(f"writing {size.train:,} English–German sentence pairs and preparing them")
     with show_progress(quiet) as progress:
         prepare_corpus(out, size, progress)

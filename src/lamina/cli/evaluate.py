@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lamina.cli.options import AsJson, Checkpoint, Device, Int8, Lowercase, Metrics, Threads, with_search_options
+from lamina.cli.options import (
+    AsJson,
+    Checkpoint,
+    Device,
+    Int8,
+    Lowercase,
+    Metrics,
+    Threads,
+    Tokenize,
+    with_search_options,
+)
 from lamina.cli.outputs import Force, check_output, open_output
 
 if TYPE_CHECKING:
@@ -26,6 +36,7 @@ def evaluate(
     search: dict[str, Any],
     metrics: Metrics = None,
     lowercase: Lowercase = False,
+    tokenize: Tokenize = None,
     output: Annotated[Path | None, typer.Option("--output", help="Also write the translations here.")] = None,
     force: Force = False,
     checkpoint: Checkpoint = "best",
@@ -55,7 +66,7 @@ def evaluate(
     if output is not None:
         with open_output(output) as target:
             target.write("".join(f"{line}\n" for line in lines))
-    gold = Gold([references], sources, lowercase, [str(test[1])])
+    gold = Gold([references], sources, lowercase, [str(test[1])], translator.text.target.language, tokenize)
     results = [score(metric, lines) for metric in build_metrics(names, gold)]
     if as_json:
         print(json.dumps([asdict(result) for result in results], indent=2, ensure_ascii=False))

@@ -30,6 +30,10 @@ Metrics = Annotated[
         show_default="bleu,chrf",
     ),
 ]
+Tokenize = Annotated[
+    str | None,
+    typer.Option("--tokenize", help="BLEU's tokenizer, by sacreBLEU's name.", show_default="by target language"),
+]
 Sources = Annotated[Path | None, typer.Option("--source", help="The source text (needed by gleu).")]
 Command = Callable[..., None]
 

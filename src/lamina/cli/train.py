@@ -64,8 +64,11 @@ def train(
         reporter: Reporter = NullReporter()
         if ranks.first:
             stack.enter_context(run.lock())
-            run.begin(chosen, prepared)
+            run.check(chosen, prepared)
             reporter = stack.enter_context(open_reporter(run, quiet, tensorboard))
         ranks.gather(None)  # wait until the first rank has made the folder
-        Trainer(chosen, prepared, run, ranks, reporter, init_from).fit()
+        trainer = Trainer(chosen, prepared, run, ranks, reporter, init_from)
+        if ranks.first:
+            run.begin(chosen, prepared)
+        trainer.fit()
     say_next("lamina", "translate", run.folder, "--input", "FILE", quiet=quiet)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lamina.base.files import atomic_folder, locked, partial_name, remove, write_file
 from lamina.base.reading import read_json
-from lamina.corpus.cleaning import Cleaning, clean
+from lamina.corpus.cleaning import LARGE_ALPHABET, Cleaning, clean
 from lamina.corpus.encoding import count_words, encode_pairs
 from lamina.corpus.plan import Plan
 from lamina.corpus.prepared import FORMAT, META, PreparedData
@@ -144,6 +144,7 @@ def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> d
     """SentencePiece models, one for both sides or one each, from an even sample of the kept pairs."""
     size = plan.vocab_size or 8000
     stride = -(-cleaning.characters // LEARN_CHARACTERS)
+    coverage = 1.0 if cleaning.alphabet < LARGE_ALPHABET else 0.9995
 
     def sample(sides: tuple[int, ...]) -> Iterator[str]:
         for index, pair in enumerate(select(plan.train.pairs(), cleaning.keep)):
@@ -152,10 +153,10 @@ def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> d
 
     if plan.separate_vocab:
         return {
-            "subwords.source.model": learn_sentencepiece(sample((0,)), size),
-            "subwords.target.model": learn_sentencepiece(sample((1,)), size),
+            "subwords.source.model": learn_sentencepiece(sample((0,)), size, coverage),
+            "subwords.target.model": learn_sentencepiece(sample((1,)), size, coverage),
         }
-    return {"subwords.model": learn_sentencepiece(sample((0, 1)), size)}
+    return {"subwords.model": learn_sentencepiece(sample((0, 1)), size, coverage)}
 
 
 def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> dict[str, bytes]:

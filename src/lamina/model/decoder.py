@@ -8,10 +8,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from lamina.base.settings import Settings
+from lamina.base.settings import Depth, Settings
 from lamina.errors import Problem
 from lamina.model.layers.attention import Attention, additive_mask
 from lamina.model.layers.dlcl import DlclWiring
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 class DecoderSettings(Settings):
     """A recipe's `model.decoder`."""
 
-    layers: PositiveInt  # how many
+    layers: Depth  # how many
     attention: Literal["self", "average", "merged", "mixed"] = "self"  # how target and memory are read
     wiring: Literal["residual", "dlcl"] = "residual"  # a layer reads the one below, or all below
     tie_encoder: bool = False  # `mixed` only: layer j shares attention and feed-forward with encoder layer j

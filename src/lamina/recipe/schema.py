@@ -12,6 +12,7 @@ from lamina.errors import Problem
 from lamina.model.config import ModelConfig
 from lamina.recipe.decode import SearchSettings
 
+Name = Annotated[str, Field(pattern=r"^[^/\\\x00.][^/\\\x00]*$", max_length=200)]  # also the name of a folder
 Every = PositiveInt | Literal["epoch"]
 
 
@@ -30,7 +31,7 @@ class TrainSettings(Settings):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0  # `adamw` only
     clip_norm: PositiveFloat | None = None  # the largest norm of an update's gradient
     encoder_l2: PositiveFloat | None = None  # λ·W on the gradient of encoder matrices (MSC at 72 layers)
-    seed: NonNegativeInt = 1  # of weights, dropout and order
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1  # of weights, dropout and order
     save_every: Every = 500  # steps, or `epoch`
     validate_every: Every = 500  # steps, or `epoch`
     log_every: PositiveInt = 50  # steps between log lines
@@ -61,7 +62,7 @@ class TrainSettings(Settings):
 class Recipe(Settings):
     """A recipe with everything resolved: enough to rebuild the model and to train it again."""
 
-    name: str
+    name: Name
     system: str | None
     model: ModelConfig
     train: TrainSettings

@@ -18,6 +18,7 @@ def read_texts(
     *,
     lowercase: bool = False,
     m2: bool = False,
+    tokenize: str | None = None,
 ) -> tuple[list[list[str]], Gold]:
     """The lines of each output, and what they are measured against; files of unequal length are an error."""
     if m2:
@@ -43,4 +44,6 @@ def read_texts(
     for path, lines in zip(references[1:], reference_lines[1:], strict=True):
         check(path, lines)
     source_lines = None if source is None else check(source, list(read_lines(source)))
-    return outputs, Gold(reference_lines, source_lines, lowercase, names)
+    suffixes = [suffix for suffix in first.suffixes if suffix not in (".gz", ".zst")]
+    language = suffixes[-1].lstrip(".") if suffixes else None
+    return outputs, Gold(reference_lines, source_lines, lowercase, names, language, tokenize)

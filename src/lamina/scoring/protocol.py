@@ -29,6 +29,8 @@ class Gold:
     source: Sequence[str] | None = None
     lowercase: bool = False
     names: Sequence[str] = ()  # where the references come from, for messages
+    language: str | None = None  # of the references; decides how BLEU tokenises
+    tokenize: str | None = None  # one of sacreBLEU's tokenizers, instead of the language's
 
     def __post_init__(self) -> None:
         if not self.references:

@@ -13,12 +13,12 @@ Confidence intervals are the 2.5 and 97.5 percentiles of an output's bootstrap s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from lamina.scoring.protocol import Array, Metric
+from lamina.scoring.protocol import Array, Metric, measure
 
 SAMPLES = 1000
 TRIALS = 10000
@@ -61,6 +61,25 @@ def paired_bootstrap(difference: float, baseline_S: Array, other_S: Array) -> fl
     """p of a difference, from the scores of the same resampled sentences for both outputs."""
     resampled_S = other_S - baseline_S
     return p_value(np.abs(resampled_S - resampled_S.mean()), difference)
+
+
+def compare_seeds(
+    metric: Metric, baseline: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], seed: int = 1
+) -> dict[str, float]:
+    """p of each system's difference from the baseline, where a system has one output for each of its seeds.
+
+    Sentences are resampled, the same for all outputs; a system's score is the mean over its outputs. More seeds make
+    that mean more stable, but do not count as more sentences.
+    """
+
+    def mean_scores(outputs: Sequence[Sequence[str]]) -> tuple[float, Array]:
+        statistics = [measure(metric, output) for output in outputs]
+        scores = np.mean([metric.scores(each_NK.sum(axis=0)[None])[0] for each_NK in statistics])
+        return float(scores), np.mean([bootstrap_scores(metric, each_NK, seed=seed) for each_NK in statistics], axis=0)
+
+    base, base_S = mean_scores(baseline)
+    found = {name: mean_scores(outputs) for name, outputs in others.items()}
+    return {name: paired_bootstrap(score - base, base_S, own_S) for name, (score, own_S) in found.items()}
 
 
 def approximate_randomisation(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import ConfigDict, Field, PositiveInt, ValidationError
@@ -19,13 +19,17 @@ from lamina.analysis.page import page, paragraph, section, table
 from lamina.analysis.sections import Outputs, curve_section, example_section
 from lamina.base.files import digest, write_file
 from lamina.base.problems import describe
+from lamina.base.reading import read_json
 from lamina.base.settings import Settings
-from lamina.corpus.reading import TwoFiles
+from lamina.base.yaml_files import read_yaml
+from lamina.corpus.prepared import META, PreparedData
+from lamina.corpus.reading import read_test
 from lamina.errors import LaminaError, UsageError
-from lamina.recipe.loader import read_yaml
-from lamina.scoring.compare import compare_outputs
+from lamina.recipe.loader import dump_recipe, load_recipe_for
+from lamina.recipe.schema import Name
 from lamina.scoring.protocol import Gold
-from lamina.scoring.sacre import corpus_bleu
+from lamina.scoring.sacre import Bleu, corpus_bleu
+from lamina.scoring.significance import compare_seeds
 from lamina.store.metrics import read_records
 from lamina.study.launch import Show, Training, train_all
 from lamina.translation import load
@@ -45,13 +49,13 @@ class Study(Settings):
 
     model_config = ConfigDict(strict=False)  # paths and seeds are text and lists in a file
 
-    name: str
+    name: Name
     data: Path
     test: tuple[Path, Path]
     steps: PositiveInt  # updates of every run
-    seeds: tuple[int, ...] = (1,)
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1,)
     baseline: str  # the system that the others are compared with
-    systems: dict[str, Entry]
+    systems: Annotated[dict[Name, Entry], Field(min_length=1)]
     set: dict[str, Any] = Field(default_factory=dict)  # changed in every recipe
     degradation: bool = False  # also decode training pairs, for systems of several depths
 
@@ -71,14 +75,18 @@ def read_study(path: Path) -> Study:
     """Every problem at once."""
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
+    except FileNotFoundError as error:
         raise UsageError(f"{path}: not found.") from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: not YAML ({error}).") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"{path}: not YAML ({' '.join(str(error).split())}).") from error
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
         raise UsageError("\n".join(f"{path}: {problem}" for problem in describe(error, Study, content))) from error
+    if len(set(study.seeds)) < len(study.seeds):
+        raise UsageError(f"{path}: seeds: must all differ, but are {', '.join(map(str, study.seeds))} instead.")
     if study.baseline not in study.systems:
         raise UsageError(
             f"{path}: baseline: must be one of {', '.join(study.systems)}, but is {study.baseline} instead."
@@ -112,18 +120,21 @@ def plan(study: Study, place: Path, out: Path, threads: int) -> list[Training]:
 
 def run_study(study: Study, place: Path, out: Path, at_once: int, threads: int, show: Show) -> Finding:
     """Train what is missing, evaluate, and write the table and the page; resumable at any moment."""
+    sources, references = read_test(*study.test)  # before anything is trained
+    data = PreparedData(study.data)
     trainings = plan(study, place, out, threads)
-    missing = [training for training in trainings if not is_done(training)]
+    marks = {training.name: fingerprint(training, data) for training in trainings}
+    missing = [training for training in trainings if not is_done(training, marks[training.name])]
     train_all(missing, at_once, show)
     for training in missing:
-        write_file(done_mark(training), fingerprint(training))
-    pairs = list(TwoFiles(*study.test).pairs())
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+        write_file(done_mark(training), marks[training.name])
     systems = [system for system in study.systems for _ in study.seeds]
+    language = data.text.target.language
     results = [
-        evaluate(training, system, sources, references) for training, system in zip(trainings, systems, strict=True)
+        evaluate(training, system, sources, references, language)
+        for training, system in zip(trainings, systems, strict=True)
     ]
-    finding = summarise(study, results, sources, references)
+    finding = summarise(study, results, sources, references, language)
     finding.write(out)
     write_page(study, results, finding, sources, references, out)
     return finding
@@ -134,40 +145,50 @@ def done_mark(training: Training) -> Path:
     return training.run / "study.txt"
 
 
-def fingerprint(training: Training) -> str:
-    """Changes when anything does that changes the run."""
-    return " ".join(replace(training, threads=0).command()[4:])
+def fingerprint(training: Training, data: PreparedData) -> str:
+    """Changes when anything does that changes the run: the resolved recipe, or the data."""
+    overrides = [f"name={training.name}", f"train.max_steps={training.steps}", *training.overrides]
+    recipe = load_recipe_for(data, Path(training.recipe), overrides)
+    return f"{digest(data.folder / META)}\n{dump_recipe(recipe)}"
 
 
-def is_done(training: Training) -> bool:
-    """Whether a run was finished by the same command."""
-    mark = done_mark(training)
-    return mark.is_file() and mark.read_text(encoding="utf-8") == fingerprint(training)
+def is_done(training: Training, mark: str) -> bool:
+    """Whether a run was finished with this fingerprint; one of another recipe or other data is refused."""
+    path = done_mark(training)
+    if not path.is_file():
+        return False
+    if path.read_text(encoding="utf-8", errors="replace") != mark:
+        raise UsageError(
+            f"{training.run}: was trained with another recipe or other data than the study has now. Remove it to "
+            "train it again, or choose another --out."
+        )
+    return True
 
 
-def evaluate(training: Training, system: str, sources: Sequence[str], references: Sequence[str]) -> RunResult:
+def evaluate(
+    training: Training, system: str, sources: Sequence[str], references: Sequence[str], language: str
+) -> RunResult:
     """Translate the test set, unless that was done with these weights before."""
     weights = digest(training.run / "model" / "model.safetensors")
     place = training.run / "study-output.json"
-    known = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+    known = read_json(place) if place.is_file() else {}
     if known.get("weights") != weights or known.get("sources") != list(sources):
         output = [each.text for each in load(training.run).translate(sources)]
         known = {"weights": weights, "sources": list(sources), "output": output}
         write_file(place, json.dumps(known, ensure_ascii=False))
-    bleu = corpus_bleu(known["output"], references)
+    bleu = corpus_bleu(known["output"], references, language)
     return RunResult(system, int(training.name.rpartition("-")[2]), training.run, known["output"], bleu)
 
 
-def summarise(study: Study, results: Sequence[RunResult], sources: list[str], references: list[str]) -> Finding:
-    """Mean and spread over seeds; significance over the sentences of all seeds together."""
+def summarise(
+    study: Study, results: Sequence[RunResult], sources: list[str], references: list[str], language: str
+) -> Finding:
+    """Mean and spread over seeds; significance of the difference of means over resampled sentences."""
     order = [study.baseline, *(system for system in study.systems if system != study.baseline)]
     by_system = {system: [result for result in results if result.system == system] for system in order}
-    together = [[line for result in each for line in result.output] for each in by_system.values()]
-    times = len(study.seeds)
-    gold = Gold([references * times], sources * times, False, [str(study.test[1])])
-    p = {}
-    if len(order) > 1:
-        p = {row.system: row.p_bootstrap for row in compare_outputs(order, together, gold, metrics=["bleu"])}
+    metric = Bleu(Gold([references], sources, False, [str(study.test[1])], language))
+    outputs = {system: [result.output for result in each] for system, each in by_system.items()}
+    p = compare_seeds(metric, outputs[study.baseline], {name: outputs[name] for name in order[1:]})
     base = fmean(result.bleu for result in by_system[study.baseline])
     rows = []
     for system, each in by_system.items():
@@ -185,8 +206,8 @@ def summarise(study: Study, results: Sequence[RunResult], sources: list[str], re
         ],
     }
     reading = (
-        f"{study.steps:,} updates of every run; difference and p (paired bootstrap over the test sentences of all "
-        f"seeds, which knows nothing of other seeds) are against {study.baseline}."
+        f"{study.steps:,} updates of every run; difference and p are against {study.baseline}. p is from a paired "
+        "bootstrap over test sentences, a system's score being the mean over its seeds; it says nothing of other seeds."
     )
     return Finding("study", study.name, reading, [], head, rows, data)
 

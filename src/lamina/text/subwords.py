@@ -100,7 +100,7 @@ def read_codes(codes: str) -> Any:
     return BPE(io.StringIO(codes), separator=CONTINUED)
 
 
-def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
+def learn_sentencepiece(lines: Iterable[str], vocab_size: int, character_coverage: float = 1.0) -> bytes:
     """A unigram model of at most `vocab_size` pieces; fewer if the text cannot fill them."""
     from sentencepiece import SentencePieceTrainer
 
@@ -112,7 +112,7 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
             vocab_size=vocab_size,
             hard_vocab_limit=False,
             byte_fallback=True,
-            character_coverage=0.9995,
+            character_coverage=character_coverage,
             normalization_rule_name="identity",  # lamina.text.normalise has been there
             max_sentence_length=100_000,
             bos_id=BOS,

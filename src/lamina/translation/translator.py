@@ -133,9 +133,13 @@ class Translator:
         return [each[0] for each in self._search_all(sources, self.settings)]
 
     def rescore(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], lenpen: float
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        lenpen: float,
+        normalised: bool = False,
     ) -> list[Hypothesis]:
-        """What the model says of given targets, ids ending with eos."""
+        """The model's log p of given targets, ids ending with eos; `normalised` makes heads of any mass comparable."""
         results: dict[int, Hypothesis] = {}
         for batch in cut_batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
             source_BS = self._pad([sources[number] for number in batch])
@@ -143,7 +147,14 @@ class Translator:
             start_B1 = torch.full((len(batch), 1), self.models[0].start_id, device=self.device)
             prefix_BT = torch.cat([start_B1, target_BT[:, :-1]], dim=1)
             with torch.inference_mode():
-                each = torch.stack([-model(source_BS, prefix_BT, target_BT).nll_BT for model in self.models])
+                each = torch.stack(
+                    [
+                        -model.normalised_nll(source_BS, prefix_BT, target_BT)
+                        if normalised
+                        else -model(source_BS, prefix_BT, target_BT).nll_BT
+                        for model in self.models
+                    ]
+                )
                 chosen_BT = (each.logsumexp(dim=0) - math.log(len(each))).masked_fill(target_BT == PAD, 0.0)
             for number, log_prob in zip(batch, chosen_BT.sum(dim=1).tolist(), strict=True):
                 tokens = list(targets[number])

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from lamina.base.settings import Depth
 from lamina.errors import Problem
 from lamina.model.blocks import block_ends, check_blocks, split_evenly
 from lamina.model.encoders.stack import EncoderLayer
@@ -32,7 +33,7 @@ class MscSettings(EncoderSettings):
     """`type: msc`. The switches are the ablations of Wei et al. (2020), Table 5."""
 
     type: Literal["msc"] = "msc"
-    layers: PositiveInt
+    layers: Depth
     blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # None: equal blocks
     fusion: Fusion = "gate"  # of self-attention and context attention
     cell: Literal["gru", "ffn"] = "gru"  # makes C^n of C^{n-1} and B^n
