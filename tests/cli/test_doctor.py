@@ -32,7 +32,17 @@ def test_a_working_installation() -> None:
     assert found["versions"]["torch"]["found"] == torch.__version__
     assert {"numpy", "PyYAML", "subword-nmt", "typer"} <= found["versions"].keys()
     assert found["devices"]["threads"]["found"] == str(torch.get_num_threads())
-    assert list(found["devices"]) == ["cpu", "cores", "threads", "vectors", "engine", "memory", "cuda", "precision"]
+    assert list(found["devices"]) == [
+        "cpu",
+        "cores",
+        "threads",
+        "vectors",
+        "oneDNN",
+        "engine",
+        "memory",
+        "cuda",
+        "precision",
+    ]
     assert list(found["extras"]) == EXTRAS
     assert re.fullmatch(r"[\d,]+\.\d GB", found["disk"]["free here"]["found"])
     assert float(re.fullmatch(r"ok, (.*) s", found["self-test"]["model"]["found"])[1]) < 2

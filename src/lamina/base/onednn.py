@@ -1,7 +1,7 @@
 """Keep torch alive on CPUs that report AMX but cannot execute it, as some virtual machines do.
 
 oneDNN, which computes torch's 16-bit products on a CPU, trusts what the CPU reports; the first such product then kills
-the process. So on a CPU that reports AMX one product is tried in a child process, once per machine and version of torch.
+the process. So on a CPU that reports AMX a product is tried in a child process, once per machine and torch version.
 If the child dies, oneDNN is limited to AVX-512 by its own environment variable, which it reads at its first product.
 """
 

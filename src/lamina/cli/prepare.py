@@ -40,7 +40,11 @@ def prepare(
     vocab_size: Annotated[
         int | None,
         typer.Option(
-            "--vocab-size", min=5, help="Vocabulary size at most; 8000 when learning subwords.", show_default=False
+            "--vocab-size",
+            min=5,
+            max=1_000_000,
+            help="Vocabulary size at most; 8000 when learning subwords.",
+            show_default=False,
         ),
     ] = None,
     subwords: Annotated[
@@ -78,7 +82,7 @@ def prepare(
         ),
     ] = Filters.max_ratio,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Processes.", show_default="all cores")
+        int, typer.Option("--workers", min=1, max=1024, help="Processes.", show_default="all cores")
     ] = os.cpu_count() or 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
@@ -102,6 +106,8 @@ def prepare(
     for name in off - {*REASONS, "all"}:
         raise UsageError(f"Unknown filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
     active = tuple(reason for reason in REASONS if reason not in off and "all" not in off)
+    if fields is not None and not (train_pairs or valid_pairs or test_pairs):
+        raise UsageError("--fields acts only with --train-pairs, --valid-pairs or --test-pairs.")
     plan = Plan(
         train=find_pairs("train", train, train_pairs, fields),
         valid=find_pairs("valid", valid, valid_pairs, fields),

@@ -57,7 +57,8 @@ class PreparedData:
         for folder in folders if verify else ():
             damaged = find_damage(folder)
             if damaged is not None:
-                raise DataError(f"{damaged}: damaged (its SHA-256 differs). Rerun `lamina prepare` to repair it.")
+                reason = "damaged (its SHA-256 differs)" if damaged.exists() else "not found"
+                raise DataError(f"{damaged}: {reason}. Rerun `lamina prepare` to repair it.")
         return Split([Shard(folder, self.id_type) for folder in folders])
 
     def is_whole(self) -> bool:
