@@ -4,21 +4,21 @@
     python benchmarks/decoding_speed.py RUN SOURCE [--sentences N] [--rounds 3] [--batch 32 --batch 1] [--length N]
     python benchmarks/decoding_speed.py --random base [--vocabulary 10000] --sentences 64 --length 25
 
-RUN is a run, checkpoint or model folder of a plain Transformer; SOURCE is text, one sentence a line. With `--random`, a
-model of that size with fresh weights translates random sources of 25 tokens. `--length` has every output be exactly
-that long. Beam 5, length penalty 1. Output tokens are those of the best hypotheses, `</s>` included.
+RUN is a run, checkpoint or model folder of a plain Transformer; SOURCE is text, one sentence per line. With `--random`,
+a model of the given size with random weights translates random sources of 25 tokens. `--length` forces every output to
+that length. Beam 5, length penalty 1. Output tokens are those of the best hypotheses, `</s>` included.
 
-The systems take turns after a warm-up, in which a threading of CTranslate2 that is less than half as fast as its best
-one drops out. `2x1` means two workers with one thread each; one sentence at a time is one worker's work. Lamina has two
-cores and shares them out as it does by itself; Marian has two threads for many sentences and one for one, where a
-second only slows it down.
-CTranslate2 and Marian are done with a sentence when five hypotheses have ended (in Marian that is `early_stopping`, and
-faster than its default) or after 256 tokens; Lamina's own limit depends on the source. Prints JSON with medians, how
-many outputs are those of Lamina in float32, and ratios to CTranslate2's best threading in the same numbers of bits.
-`--only lamina,ctranslate2` leaves the rest out.
+The systems take turns after a warm-up, which eliminates CTranslate2 threadings that are less than half as fast as its
+best one. `2x1` means two workers with one thread each; one sentence at a time occupies one worker. Lamina distributes
+its work over two cores by itself. Marian uses two threads for batches and one for single sentences, where a second
+thread would slow it down.
+CTranslate2 and Marian finish a sentence when five hypotheses have ended (for Marian this is `early_stopping`, which is
+faster than its default) or after 256 tokens; Lamina's limit depends on the source. Prints JSON with medians, the number
+of outputs that equal Lamina's in float32, and ratios to CTranslate2's best threading at the same precision.
+`--only lamina,ctranslate2` omits the rest.
 
-Marian is post-norm; a pre-norm model is measured without it. Before anything is timed, its greedy output is compared
-with Lamina's log-probabilities on a few sentences.
+Marian is post-norm, so pre-norm models are measured without it. Before timing, its greedy output is compared with
+Lamina's log-probabilities on a few sentences.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def make_huggingface(weights: Weights, batch: int) -> System:
     return translate
 
 
-# Which systems are measured at a batch of many sentences, and which at one.
+# Systems measured with batches, and with single sentences.
 MANY: dict[str, Callable[[Weights, int], System]] = {
     "lamina float32": partial(make_lamina, int8=False),
     "lamina int8": partial(make_lamina, int8=True),
@@ -275,7 +275,7 @@ def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[st
     written: dict[str, Tokens] = {}
     for _ in range(rounds):
         for name, system in systems.items():
-            time.sleep(0.5)  # threads of the one before go to sleep
+            time.sleep(0.5)  # let the previous system's threads go idle
             written[name], speed = run(system, sources)
             speeds[name].append(speed)
     ours = written.get("lamina float32", [])

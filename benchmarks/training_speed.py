@@ -1,12 +1,12 @@
-"""`lamina train` beside Hugging Face Marian of the same shape, on the same batches.
+"""`lamina train` compared with Hugging Face Marian of the same shape, on the same batches.
 
     pip install transformers
     python benchmarks/training_speed.py DATA [--size tiny] [--rounds 5] [--steps 4]
 
-DATA is a folder that `lamina prepare` made. Each of the two lives in a process of its own, so that peak memory is its
-own, and they take turns. Both have residual dropout 0.1, label smoothing 0.1, shared embeddings, pre-norm or post-norm
-as they come (Marian is post-norm, and so is Lamina's here) and a fused Adam. Prints JSON: non-padding source and target
-tokens per second, the median of the ratios, and peak memory.
+DATA is a folder written by `lamina prepare`. Each system runs in its own process, so that peak memory is measured
+separately, and they take turns. Both are post-norm, with residual dropout 0.1, label smoothing 0.1, shared embeddings
+and a fused Adam. Prints JSON: non-padding source and target tokens per second, the median of the ratios, and peak
+memory.
 """
 
 from __future__ import annotations
