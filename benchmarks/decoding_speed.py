@@ -62,7 +62,7 @@ System = Callable[[Tokens], Tokens]  # sources without `</s>` to outputs that en
 
 @dataclass(frozen=True)
 class Weights:
-    """One model in the form that each system reads."""
+    """One model in the format of each system."""
 
     ctranslate2: Path
     model: Seq2Seq
@@ -94,7 +94,7 @@ def make_lamina(weights: Weights, batch: int, int8: bool) -> System:
 
 
 def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, threads: int) -> System:
-    """All sentences in one call, which sorts them by length and spreads batches over workers; or one at a time.
+    """All sentences in one call, which sorts them by length and distributes batches over workers; or one at a time.
 
     A few sentences are cut in as many batches as there are workers.
     """
@@ -160,7 +160,7 @@ FAMILIES = ("lamina", "ctranslate2", "huggingface")
 
 
 def copy_to_marian(model: Seq2Seq) -> Any:
-    """`MarianMTModel` with our weights and our positions."""
+    """`MarianMTModel` with Lamina's weights and positions."""
     from transformers import MarianConfig, MarianMTModel
 
     config = model.config
@@ -195,7 +195,7 @@ def copy_to_marian(model: Seq2Seq) -> Any:
 
 
 def marian_weights(model: Seq2Seq, positions: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Marian's names and our values."""
+    """Marian's parameter names with Lamina's values."""
 
     def linear(name: str, weight: Tensor, bias: Tensor) -> Iterator[tuple[str, Tensor]]:
         yield f"{name}.weight", weight
@@ -243,13 +243,13 @@ def generate(model: Any, sources: list[list[int]], longest: int = LONGEST, **sea
 
 
 def instruction_set() -> str:
-    """What Lamina's engine is compiled for; CTranslate2 chooses by itself."""
+    """The instruction set of Lamina's engine; CTranslate2 chooses its own."""
     ready_folder()
     return chosen_set().name
 
 
 def check_greedy(weights: Weights, sources: Tokens) -> None:
-    """Stop unless Marian writes what Lamina's log-probabilities say."""
+    """Exit unless Marian's greedy output matches Lamina's log-probabilities."""
     marian = copy_to_marian(weights.model)
     for source in sources:
         ids = weights.vocabulary.encode(source)
@@ -264,7 +264,7 @@ def check_greedy(weights: Weights, sources: Tokens) -> None:
 
 
 def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[str, Any]:
-    """Rounds in which every system translates everything once."""
+    """Rounds in which every system translates all sentences once."""
     warm_up = {name: run(system, sources)[1] for name, system in systems.items()}
     systems = {
         name: system
@@ -301,14 +301,14 @@ def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[st
 
 
 def run(system: System, sources: Tokens) -> tuple[Tokens, float]:
-    """Outputs, and their tokens per second."""
+    """Outputs and tokens per second."""
     started = time.perf_counter()
     written = system(sources)
     return written, sum(map(len, written)) / (time.perf_counter() - started)
 
 
 def kind(name: str) -> list[str]:
-    """A system and its numbers of bits, without its threading."""
+    """A system's name and precision, without its threading."""
     return name.split()[:2]
 
 
@@ -336,7 +336,7 @@ def parse() -> argparse.Namespace:
 
 
 def make_random(options: argparse.Namespace) -> tuple[Seq2Seq, TextPipeline, Tokens]:
-    """Fresh weights, a vocabulary of made-up words, and sources of 25 of them."""
+    """A model with random weights, a vocabulary of made-up words, and sources of 25 of these words."""
     torch.manual_seed(1)
     model = lamina.build(options.system, size=options.random, vocab_size=options.vocabulary).eval()
     vocabulary = Vocabulary((*SPECIALS, *(f"w{number}" for number in range(len(SPECIALS), options.vocabulary))))

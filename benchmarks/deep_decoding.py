@@ -49,7 +49,7 @@ class Subject:
         self.codes = {"encoder": code, "products": code[code[:, 0] == PRODUCT].copy()}
 
     def run_encoder(self, name: str) -> None:
-        """The encoder, or its products alone."""
+        """Run the encoder, or its matrix products alone."""
         self.engine.codes["encoder"] = self.codes[name]
         self.engine.encode(self.space, self.batch)
         self.engine.codes["encoder"] = self.codes["encoder"]

@@ -72,7 +72,7 @@ class TorchTransformer(nn.Module):
 
 
 def make_batch(tokens: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A bucketed batch: targets of nearly one length, up to a tenth of padding."""
+    """A bucketed batch: targets of similar length, with up to 10 % padding."""
     rows = tokens // length
     batch = torch.randint(4, vocabulary, (3, rows, length))
     for row in range(rows):

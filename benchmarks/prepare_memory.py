@@ -59,7 +59,7 @@ def anonymous_mb(process: int) -> float:
 
 
 def watch(command: list[str]) -> dict[str, float]:
-    """Run a command; its peak of anonymous memory and its duration."""
+    """Run a command; return its peak anonymous memory and its duration."""
     started, peak = time.perf_counter(), 0.0
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while process.poll() is None:

@@ -34,7 +34,7 @@ train: {{max_steps: 100000, batch_tokens: {tokens}, lr: 1.0e-4, warmup: 10, labe
 
 
 def lamina_step(data: Path, size: str, tokens: int) -> Step:
-    """One update exactly as `lamina train` makes it."""
+    """One update, exactly as in `lamina train`."""
     import torch
 
     from lamina.bench.training import benchmark_trainer
@@ -48,7 +48,7 @@ def lamina_step(data: Path, size: str, tokens: int) -> Step:
 
 
 def marian_step(data: Path, size: str, tokens: int) -> Step:
-    """Marian with torch's own cross-entropy, which is faster than the library's label smoother."""
+    """Marian with torch's cross-entropy, which is faster than the library's label smoother."""
     import torch
     from transformers import MarianConfig, MarianMTModel
 
