@@ -2,8 +2,8 @@
 
     python benchmarks/loss_memory.py [--tokens 4096] [--d-model 512] [--vocabulary 32000]
 
-Each head is measured in a process of its own: peak RSS with the loss and its backward, minus RSS when the softmax
-matrix, its gradient, the features and their gradients exist already. Prints JSON.
+Each head is measured in its own process: peak RSS with the loss and its backward pass, minus the RSS once the softmax
+matrix, its gradient, the features and their gradients have been allocated. Prints JSON.
 """
 
 from __future__ import annotations
