@@ -45,7 +45,7 @@ from lamina.engine.compilation import ready_folder
 from lamina.interop.ctranslate2 import export_ctranslate2
 from lamina.model.layers.positions import sinusoids
 from lamina.model.seq2seq import Seq2Seq
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 from lamina.store.loading import load_run
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.vocabulary import EOS, PAD, SPECIALS, Vocabulary
@@ -80,14 +80,14 @@ class Weights:
 
 def make_lamina(weights: Weights, batch: int, int8: bool) -> System:
     translator = Translator([weights.model], weights.text, int8=int8)
-    settings = SearchSettings(BEAM, LENPEN)
+    settings = SearchSettings(beam=BEAM, lenpen=LENPEN)
     if weights.length is not None:
         settings = replace(settings, min_length=weights.length, max_length=(0.0, weights.length))
 
     def call(sources: Tokens) -> Tokens:
         torch.set_num_threads(CORES)
         ended = [[*source, SPECIALS[EOS]] for source in sources]
-        found = translator.translate_tokens(ended, batch_sentences=batch, search=settings)
+        found = translator.translate_tokens(ended, batch_sentences=batch, **settings.model_dump())
         return [translation.tokens for translation in found]
 
     return call if batch > 1 else lambda sources: [call([source])[0] for source in sources]

@@ -76,7 +76,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
 ) -> None:
-    """Train, understand and serve sequence-to-sequence models whose layers are fused.
+    """Train, understand and serve sequence-to-sequence models whose decoder can read every encoder layer.
 
     [bold]Examples[/bold]
 

@@ -39,7 +39,7 @@ class Translation:
 
 
 class Translator:
-    """One model, or several of the same vocabulary that write together."""
+    """One model, or an ensemble of models with the same vocabulary."""
 
     def __init__(
         self,
