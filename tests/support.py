@@ -179,6 +179,10 @@ VARIANTS = [
     Variant("surface-mean", surface(reader="mean"), "surface"),
     Variant("surface-max", surface(reader="max"), "surface"),
     Variant("surface-mean-bare", surface(reader="mean", ffn=False), "surface"),
+    Variant("pointer-without-input", {"head": {"type": "pointer", "reads_input": False}}, "pointer"),
+    Variant(
+        "pointer-share-none-coverage", {"share_embeddings": "none", "head": {"type": "pointer", "coverage": 1.0}}, "pointer"
+    ),
 ]
 
 every_combination = pytest.mark.parametrize("combination", [*LEGAL, *VARIANTS], ids=str)
