@@ -13,6 +13,7 @@ from lamina.cli.next_step import say_next
 from lamina.corpus.filters import REASONS, Filters
 from lamina.errors import DataError, UsageError
 from lamina.names import nearest
+from lamina.text.sentences import LINE_BREAK
 
 if TYPE_CHECKING:
     from lamina.corpus.reading import PairSource
@@ -36,6 +37,16 @@ def prepare(
     fields: Annotated[
         tuple[str, str] | None,
         typer.Option("--fields", metavar="SRC TGT", help="The two fields of .jsonl; without it `src` and `tgt`."),
+    ] = None,
+    line_breaks: Annotated[
+        Literal["space", "symbol"],
+        typer.Option("--line-breaks", help="What line breaks inside a .jsonl field become; the symbol is ⏎."),
+    ] = "space",
+    sentences: Annotated[
+        bool, typer.Option("--sentences", help="Keep the source's sentence boundaries (encoder hierarchical).")
+    ] = False,
+    max_source: Annotated[
+        int | None, typer.Option("--max-source", min=2, help="Truncate sources to so many subwords.")
     ] = None,
     vocab_size: Annotated[
         int | None,
@@ -97,10 +108,11 @@ def prepare(
     for name in off - {*REASONS, "all"}:
         raise UsageError(f"There is no filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
     active = tuple(reason for reason in REASONS if reason not in off and "all" not in off)
+    breaks = " " if line_breaks == "space" and not sentences else f" {LINE_BREAK} "
     plan = Plan(
-        train=find_pairs("train", train, train_pairs, fields),
-        valid=find_pairs("valid", valid, valid_pairs, fields),
-        test=find_pairs("test", test, test_pairs, fields) if test or test_pairs else None,
+        train=find_pairs("train", train, train_pairs, fields, breaks),
+        valid=find_pairs("valid", valid, valid_pairs, fields, breaks),
+        test=find_pairs("test", test, test_pairs, fields, breaks) if test or test_pairs else None,
         subwords="bpe" if bpe_codes is not None and subwords == "sentencepiece" else subwords,
         vocab_size=vocab_size,
         bpe_codes=bpe_codes,
@@ -109,6 +121,8 @@ def prepare(
         text_from=None if text_from is None else find_text(text_from),
         languages=langs,
         filters=Filters(active, max_characters, max_ratio),
+        sentences=sentences,
+        max_source=max_source,
     )
     with show_progress(quiet) as progress:
         carry_out(plan, out, workers, progress)
@@ -128,7 +142,9 @@ def find_text(place: Path) -> Path:
     raise DataError(f"{place}: is no data folder, run or model with a text pipeline.")
 
 
-def find_pairs(split: str, two: TwoPaths | None, one: Path | None, fields: tuple[str, str] | None) -> PairSource:
+def find_pairs(
+    split: str, two: TwoPaths | None, one: Path | None, fields: tuple[str, str] | None, line_break: str
+) -> PairSource:
     """A split's pairs from either option; exactly one of them must be given."""
     from lamina.corpus.reading import OneFile, TwoFiles
 
@@ -137,4 +153,4 @@ def find_pairs(split: str, two: TwoPaths | None, one: Path | None, fields: tuple
     if two is not None:
         return TwoFiles(*two)
     assert one is not None
-    return OneFile(one, fields)
+    return OneFile(one, fields, line_break)

@@ -53,6 +53,8 @@ class Plan:
     text_from: Path | None = None  # a folder with the text pipeline of other data or of a model: nothing is learned
     languages: tuple[str, str] | None = None  # None: from the names of the training files
     filters: Filters = field(default_factory=Filters)
+    sentences: bool = False  # whether sentence boundaries of the source are kept
+    max_source: int | None = None  # subwords of a source; longer ones are truncated
 
     def check(self) -> None:
         """Options must fit together."""
@@ -95,6 +97,11 @@ class Plan:
             "pretokenized": self.pretokenized,
             "text_from": None if self.text_from is None else TextPipeline.load(self.text_from).digests(),
             "languages": list(self.find_languages()),
+            "documents": {
+                "sentences": self.sentences,
+                "max_source": self.max_source,
+                "line_breaks": [getattr(source, "line_break", None) for source in self.splits().values()],
+            },
             "filters": {
                 "active": list(self.filters.active),
                 "max_characters": self.filters.max_characters,
@@ -173,6 +180,8 @@ def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress
         pipeline = make_pipeline(plan.subwords, plan.find_languages(), moses, files)
     else:
         pipeline = TextPipeline.load(plan.text_from)
+    given = pipeline.source.sentences or plan.sentences, plan.max_source or pipeline.source.longest
+    pipeline = pipeline.for_documents(*given)
     with atomic_folder(folder) as partial:
         pipeline.save(partial)
     return pipeline
@@ -258,6 +267,7 @@ def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleanin
         shards = [Shard(path, kind) for path in sorted((out / split).iterdir())]
         splits[split] = {
             "pairs": sum(len(shard) for shard in shards),
+            "truncated": sum(int(shard.facts.get("truncated", 0)) for shard in shards),
             "tokens": {
                 side: sum(int(shard.facts["tokens"][side]) for shard in shards) for side in ("source", "target")
             },
@@ -266,6 +276,7 @@ def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleanin
     meta = {
         "format": FORMAT,
         "id_bits": kind.itemsize * 8,
+        "max_source": pipeline.source.longest,
         "vocabulary": {"source": len(pipeline.source.vocabulary), "target": len(pipeline.target.vocabulary)},
         "splits": splits,
         "dropped": {

@@ -49,6 +49,7 @@ class OneFile:
 
     path: Path
     fields: tuple[str, str] | None = None  # the two fields of `.jsonl`; None is `src` and `tgt`
+    line_break: str = " "  # what a line break inside a field becomes: one pair is one line
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -82,7 +83,7 @@ class OneFile:
             raise DataError(f"{where}: has no field `{name}`, only {found}. Name the two fields with --fields.")
         if not isinstance(record[name], str):
             raise DataError(f"{where}: field `{name}` must be text, but is {type(record[name]).__name__} instead.")
-        return str(record[name]).replace("\r\n", "\n").replace("\n", " ")  # one pair is one line
+        return str(record[name]).replace("\r\n", "\n").replace("\n", self.line_break)
 
 
 def parse_tsv(line: str, where: str) -> Pair:
