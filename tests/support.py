@@ -181,7 +181,9 @@ VARIANTS = [
     Variant("surface-mean-bare", surface(reader="mean", ffn=False), "surface"),
     Variant("pointer-without-input", {"head": {"type": "pointer", "reads_input": False}}, "pointer"),
     Variant(
-        "pointer-share-none-coverage", {"share_embeddings": "none", "head": {"type": "pointer", "coverage": 1.0}}, "pointer"
+        "pointer-share-none-coverage",
+        {"share_embeddings": "none", "head": {"type": "pointer", "coverage": 1.0}},
+        "pointer",
     ),
 ]
 

@@ -165,7 +165,10 @@ def test_a_folder_left_at_any_point_of_a_failed_plan_takes_another(tmp_path: Pat
 def test_usage_errors(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     neither = run("prepare", "--out", tmp_path / "data")
-    assert (neither.returncode, "Give either --train SRC TGT or --train-pairs FILE." in neither.stderr) == (2, True)
+    assert (
+        neither.returncode,
+        "Give either --train SRC TGT, --train-pairs FILE or --train-m2 FILE." in neither.stderr,
+    ) == (2, True)
     unknown = run(*arguments(tmp_path), "--no-filter", "duplicates")
     assert "There is no filter `duplicates`. Did you mean `duplicate`?" in unknown.stderr
     codes = run(*arguments(tmp_path), "--subwords", "none", "--bpe-codes", tmp_path / "train.en")

@@ -16,8 +16,9 @@ from lamina.base.files import atomic_folder, digest, partial_name, remove, write
 from lamina.corpus.cleaning import Cleaning, clean
 from lamina.corpus.encoding import count_words, encode_pairs
 from lamina.corpus.filters import Filters
+from lamina.corpus.m2 import M2File
 from lamina.corpus.prepared import FORMAT, META, PreparedData
-from lamina.corpus.reading import Pair, PairSource, TwoFiles
+from lamina.corpus.reading import OneFile, Pair, TwoFiles
 from lamina.corpus.report import write_report
 from lamina.corpus.shards import Shard, ShardWriter, id_type
 from lamina.errors import DataError, UsageError
@@ -31,6 +32,7 @@ PARTS, REPORT = ("text", "train", "valid", "test"), "report.md"
 SHARD_PAIRS = 2**19
 LEARN_CHARACTERS = 20_000_000  # SentencePiece learns from an even sample of at most this much text
 
+PairSource = TwoFiles | OneFile | M2File
 Progress = Callable[[str, int, int | None], None]  # stage, pairs done, pairs in all if known
 
 

@@ -100,6 +100,3 @@ def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
     if not pairs:
         raise DataError(f"{source}: has no lines.")
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-
-
-PairSource = TwoFiles | OneFile

@@ -60,18 +60,14 @@ def copy_cross_entropy(
 
 
 def _losses(
-    normaliser_C: Tensor,
-    target_C: Tensor,
-    source_CS: Tensor,
-    mean_C: Tensor,
-    gate_C: Tensor,
-    copied_CS: Tensor,
-    hit_CS: Tensor,
-    source: CopySource,
-    smoothing: float,
-    vocabulary: int,
+    leaves: list[Tensor], hit_CS: Tensor, source: CopySource, smoothing: float, vocabulary: int
 ) -> tuple[Tensor, Tensor]:
-    """LS and −log P of some tokens, from their logits: of the target, of the source's tokens, and the mean of all."""
+    """LS and −log P of some tokens.
+
+    `leaves` are the normaliser of their logits, the logits of the target and of the source's tokens, the mean of all
+    logits, the gate and α.
+    """
+    normaliser_C, target_C, source_CS, mean_C, gate_C, copied_CS = leaves
     log_gate_C, share_C = F.logsigmoid(gate_C), torch.sigmoid(-gate_C)
     shift_C = log_gate_C - normaliser_C
     target_mass_C = share_C * (copied_CS * hit_CS).sum(dim=1)
@@ -97,7 +93,7 @@ def _chunk_loss(
     with torch.set_grad_enabled(differentiable):
         leaves = [leaf.detach().requires_grad_(differentiable) for leaf in leaves]
         hit_CS = source.tokens_NS == target_C1
-        smoothed_C, nll_C = _losses(*leaves, hit_CS, source, smoothing, vocabulary)
+        smoothed_C, nll_C = _losses(leaves, hit_CS, source, smoothing, vocabulary)
         total = (smoothed_C * importance_C).sum()
     if not differentiable:
         return total, nll_C, []
@@ -185,7 +181,7 @@ class _Gradients:
     def add(
         self, chunk: slice, probs_CV: Tensor, target_C1: Tensor, tokens_CS: Tensor, gradients: list[Tensor]
     ) -> None:
-        """`gradients` are by the arguments of `_losses`; the probabilities are overwritten."""
+        """`gradients` are by what `_losses` reads; the probabilities are overwritten."""
         normaliser_C, target_C, source_CS, mean_C, self.gate_N[chunk], self.copied_NS[chunk] = gradients
         probs_CV.mul_(normaliser_C[:, None])
         probs_CV.scatter_add_(1, tokens_CS, source_CS)

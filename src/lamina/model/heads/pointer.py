@@ -93,9 +93,7 @@ class PointerHead(Head):
         first_BV = tokens_BS.new_full((len(tokens_BS), len(self.weight_VD)), length)
         first_BV = first_BV.scatter_reduce(1, tokens_BS, places_BS, "amin")
         hidden_BS = additive_mask(enc.valid_BS, torch.promote_types(enc.top_BSD.dtype, torch.float32))
-        return PointerMemory(
-            self.key(enc.top_BSD), enc.top_BSD, tokens_BS, first_BV.gather(1, tokens_BS), hidden_BS
-        )
+        return PointerMemory(self.key(enc.top_BSD), enc.top_BSD, tokens_BS, first_BV.gather(1, tokens_BS), hidden_BS)
 
     def mixture(self, states: DecoderStates, memory: PointerMemory) -> Mixture:
         """α and p_gen, in at least 32 bits."""
