@@ -187,7 +187,19 @@ VARIANTS = [
     ),
 ]
 
-every_combination = pytest.mark.parametrize("combination", [*LEGAL, *VARIANTS], ids=str)
+
+def redundant(combination: Combination | Variant) -> bool:
+    """Whether a combination joins parts that meet nowhere but in others that are tested as well: left to slow tests."""
+    if not isinstance(combination, Combination) or (combination.encoder, combination.bridge) == ("stack", "top"):
+        return False
+    return combination.head == "pointer" and (combination.attention, combination.norm) != ("self", "pre")
+
+
+every_combination = pytest.mark.parametrize(
+    "combination",
+    [pytest.param(each, marks=pytest.mark.slow if redundant(each) else ()) for each in [*LEGAL, *VARIANTS]],
+    ids=str,
+)
 
 
 def small(system: str | None = None, **own: Any) -> Seq2Seq:

@@ -13,12 +13,12 @@ Confidence intervals are the 2.5 and 97.5 percentiles of an output's bootstrap s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from lamina.scoring.protocol import Array, Metric
+from lamina.scoring.protocol import Array, Metric, measure
 
 SAMPLES = 1000
 TRIALS = 10000
@@ -55,6 +55,11 @@ def confidence_interval(scores_S: Array) -> Interval:
     """The 2.5 and 97.5 percentiles."""
     low, high = np.percentile(scores_S, [2.5, 97.5])
     return Interval(float(low), float(high))
+
+
+def score_interval(metric: Metric, hypotheses: Sequence[str], samples: int = SAMPLES, seed: int = 1) -> Interval:
+    """The confidence interval of one output's score."""
+    return confidence_interval(bootstrap_scores(metric, measure(metric, hypotheses), samples, seed))
 
 
 def paired_bootstrap(difference: float, baseline_S: Array, other_S: Array) -> float:

@@ -20,17 +20,18 @@ from lamina.analysis.sections import Outputs, curve_section, example_section
 from lamina.base.files import digest, write_file
 from lamina.base.problems import describe
 from lamina.base.settings import Settings
-from lamina.corpus.reading import TwoFiles
 from lamina.errors import LaminaError, UsageError
 from lamina.recipe.loader import read_yaml
 from lamina.scoring.compare import compare_outputs
-from lamina.scoring.protocol import Gold
-from lamina.scoring.sacre import corpus_bleu
+from lamina.scoring.files import read_test_set
+from lamina.scoring.metrics import build_metrics, names_to_compare
+from lamina.scoring.protocol import Gold, score
 from lamina.store.metrics import read_records
 from lamina.study.launch import Show, Training, train_all
 from lamina.translation import load
 
 SHOWN = 6
+TITLES = {"bleu": "BLEU"}
 
 
 class Entry(Settings):
@@ -47,7 +48,9 @@ class Study(Settings):
 
     name: str
     data: Path
-    test: tuple[Path, Path]
+    test: tuple[Path, Path]  # for m2 the second is the .m2 file
+    references: tuple[Path, ...] = ()  # further ones
+    metrics: tuple[str, ...] = ("bleu",)  # the table's; the first ranks
     steps: PositiveInt  # updates of every run
     seeds: tuple[int, ...] = (1,)
     baseline: str  # the system that the others are compared with
@@ -64,7 +67,7 @@ class RunResult:
     seed: int
     run: Path
     output: list[str]
-    bleu: float
+    scores: dict[str, float]  # by metric
 
 
 def read_study(path: Path) -> Study:
@@ -79,6 +82,7 @@ def read_study(path: Path) -> Study:
         study = Study.model_validate(content)
     except ValidationError as error:
         raise UsageError("\n".join(f"{path}: {problem}" for problem in describe(error, Study, content))) from error
+    study = study.model_copy(update={"metrics": tuple(names_to_compare(study.metrics))})
     if study.baseline not in study.systems:
         raise UsageError(
             f"{path}: baseline: must be one of {', '.join(study.systems)}, but is {study.baseline} instead."
@@ -117,15 +121,15 @@ def run_study(study: Study, place: Path, out: Path, at_once: int, threads: int, 
     train_all(missing, at_once, show)
     for training in missing:
         write_file(done_mark(training), fingerprint(training))
-    pairs = list(TwoFiles(*study.test).pairs())
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    sources, gold = read_test_set(study.test, study.references, m2="m2" in study.metrics)
     systems = [system for system in study.systems for _ in study.seeds]
     results = [
-        evaluate(training, system, sources, references) for training, system in zip(trainings, systems, strict=True)
+        evaluate(training, system, sources, gold, study.metrics)
+        for training, system in zip(trainings, systems, strict=True)
     ]
-    finding = summarise(study, results, sources, references)
+    finding = summarise(study, results, gold)
     finding.write(out)
-    write_page(study, results, finding, sources, references, out)
+    write_page(study, results, finding, sources, gold, out)
     return finding
 
 
@@ -145,7 +149,7 @@ def is_done(training: Training) -> bool:
     return mark.is_file() and mark.read_text(encoding="utf-8") == fingerprint(training)
 
 
-def evaluate(training: Training, system: str, sources: Sequence[str], references: Sequence[str]) -> RunResult:
+def evaluate(training: Training, system: str, sources: Sequence[str], gold: Gold, metrics: Sequence[str]) -> RunResult:
     """Translate the test set, unless that was done with these weights before."""
     weights = digest(training.run / "model" / "model.safetensors")
     place = training.run / "study-output.json"
@@ -154,35 +158,38 @@ def evaluate(training: Training, system: str, sources: Sequence[str], references
         output = [each.text for each in load(training.run).translate(sources)]
         known = {"weights": weights, "sources": list(sources), "output": output}
         write_file(place, json.dumps(known, ensure_ascii=False))
-    bleu = corpus_bleu(known["output"], references)
-    return RunResult(system, int(training.name.rpartition("-")[2]), training.run, known["output"], bleu)
+    found = {metric.name: score(metric, known["output"]).score for metric in build_metrics(metrics, gold)}
+    return RunResult(system, int(training.name.rpartition("-")[2]), training.run, known["output"], found)
 
 
-def summarise(study: Study, results: Sequence[RunResult], sources: list[str], references: list[str]) -> Finding:
+def repeat(gold: Gold, times: int) -> Gold:
+    """The same references for the outputs of several seeds, one after another."""
+    sources = None if gold.source is None else [*gold.source] * times
+    return Gold([[*reference] * times for reference in gold.references], sources, gold.lowercase, gold.names)
+
+
+def summarise(study: Study, results: Sequence[RunResult], gold: Gold) -> Finding:
     """Mean and spread over seeds; significance over the sentences of all seeds together."""
     order = [study.baseline, *(system for system in study.systems if system != study.baseline)]
     by_system = {system: [result for result in results if result.system == system] for system in order}
     together = [[line for result in each for line in result.output] for each in by_system.values()]
-    times = len(study.seeds)
-    gold = Gold([references * times], sources * times, False, [str(study.test[1])])
-    p = {}
-    if len(order) > 1:
-        p = {row.system: row.p_bootstrap for row in compare_outputs(order, together, gold, metrics=["bleu"])}
-    base = fmean(result.bleu for result in by_system[study.baseline])
-    rows = []
-    for system, each in by_system.items():
-        scores = [result.bleu for result in each]
-        mean, spread = fmean(scores), round(stdev(scores), 2) if len(scores) > 1 else ""
-        chance = p.get(system)
-        found = "" if chance is None else round(chance, 4)
-        rows.append((system, len(scores), round(mean, 2), spread, round(mean - base, 2), found))
-    head = ("system", "seeds", "BLEU, mean", "standard deviation", "difference", "p")
+    everything = repeat(gold, len(study.seeds))
+    compared = compare_outputs(order, together, everything, metrics=study.metrics) if len(order) > 1 else []
+    p = {(row.metric, row.system): row.p_bootstrap for row in compared}
+    rows = [
+        (*(() if len(study.metrics) == 1 else (metric,)), *summarise_system(system, metric, by_system, study, p))
+        for metric in study.metrics
+        for system in by_system
+    ]
+    if len(study.metrics) == 1:
+        title = TITLES.get(study.metrics[0], study.metrics[0])
+        head: tuple[str, ...] = ("system", "seeds", f"{title}, mean", "standard deviation", "difference", "p")
+    else:
+        head = ("metric", "system", "seeds", "mean", "standard deviation", "difference", "p")
     data = {
         "study": study.model_dump(mode="json"),
         "systems": [dict(zip(head, row, strict=True)) for row in rows],
-        "runs": [
-            {"system": each.system, "seed": each.seed, "run": str(each.run), "bleu": each.bleu} for each in results
-        ],
+        "runs": [{"system": each.system, "seed": each.seed, "run": str(each.run), **each.scores} for each in results],
     }
     reading = (
         f"{study.steps:,} updates of every run; difference and p (paired bootstrap over the test sentences of all "
@@ -191,8 +198,24 @@ def summarise(study: Study, results: Sequence[RunResult], sources: list[str], re
     return Finding("study", study.name, reading, [], head, rows, data)
 
 
+def summarise_system(
+    system: str,
+    metric: str,
+    by_system: dict[str, list[RunResult]],
+    study: Study,
+    p: dict[tuple[str, str], float | None],
+) -> tuple[Any, ...]:
+    """One row: seeds, mean, spread, the difference to the baseline and its p."""
+    scores = [result.scores[metric] for result in by_system[system]]
+    base = fmean(result.scores[metric] for result in by_system[study.baseline])
+    mean, spread = fmean(scores), round(stdev(scores), 2) if len(scores) > 1 else ""
+    chance = p.get((metric, system))
+    found = "" if chance is None else round(chance, 4)
+    return system, len(scores), round(mean, 2), spread, round(mean - base, 2), found
+
+
 def write_page(
-    study: Study, results: Sequence[RunResult], finding: Finding, sources: list[str], references: list[str], out: Path
+    study: Study, results: Sequence[RunResult], finding: Finding, sources: list[str], gold: Gold, out: Path
 ) -> None:
     """`report.html`: the table, curves of the first seed, gradients, depth if asked, and examples."""
     first = [result for result in results if result.seed == study.seeds[0]]
@@ -209,5 +232,7 @@ def write_page(
             parts.append(found.as_section())
         except LaminaError as error:
             parts.append(section("Left out", paragraph(str(error), "soft")))
-    parts.append(example_section(Outputs(sources, references, {each.system: each.output for each in first}), SHOWN))
+    if gold.source is not None:
+        references = [*gold.references[0]]
+        parts.append(example_section(Outputs(sources, references, {each.system: each.output for each in first}), SHOWN))
     write_file(out / "report.html", page(study.name, parts))

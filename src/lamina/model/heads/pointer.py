@@ -111,11 +111,11 @@ class PointerHead(Head):
         normaliser_BT1 = plain.normaliser_BT1 - nn.functional.logsigmoid(mixture.gate_BT)[..., None]
         tokens_BTS = memory.tokens_BS[:, None].expand_as(mixture.copied_BTS)
         slots_BTS = memory.slots_BS[:, None].expand_as(mixture.copied_BTS)
-        mass_BTS = gather_mass(mixture.copied_BTS, slots_BTS).gather(2, slots_BTS) * share_BT1
+        mass_BTS = gather_mass(mixture.copied_BTS, slots_BTS) * share_BT1  # 0 but at the first of equal tokens
         scores_BTV = plain.scores_BTV.to(normaliser_BT1.dtype)
         log_q_BTS = scores_BTV.gather(2, tokens_BTS) - normaliser_BT1
-        mixed_BTS = add_copied(log_q_BTS, mass_BTS.to(log_q_BTS.dtype)) + normaliser_BT1
-        return LogProbs(scores_BTV.scatter(2, tokens_BTS, mixed_BTS), normaliser_BT1)
+        gained_BTS = add_copied(log_q_BTS, mass_BTS.to(log_q_BTS.dtype)) - log_q_BTS
+        return LogProbs(scores_BTV.scatter_add(2, tokens_BTS, gained_BTS), normaliser_BT1)
 
     def loss(
         self,
