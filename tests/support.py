@@ -192,7 +192,10 @@ def redundant(combination: Combination | Variant) -> bool:
     """Whether a combination joins parts that meet nowhere but in others that are tested as well: left to slow tests."""
     if not isinstance(combination, Combination) or (combination.encoder, combination.bridge) == ("stack", "top"):
         return False
-    return combination.head == "pointer" and (combination.attention, combination.norm) != ("self", "pre")
+    plain = (combination.attention, combination.norm) == ("self", "pre")
+    if combination.encoder == "hierarchical":
+        return not plain or combination.head != "softmax"
+    return combination.head == "pointer" and not plain
 
 
 every_combination = pytest.mark.parametrize(

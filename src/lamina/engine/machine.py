@@ -52,7 +52,8 @@ from lamina.engine.vectors import BYTES, fma, load, load_float, splat, store, st
     LOG_SUM_EXP,
     LOG_ADD,
     POINT,
-) = range(18)
+    LAST,
+) = range(19)
 FIELDS = 14
 OWN, SOURCE, BOTH = (
     0,
@@ -277,6 +278,20 @@ def run_point(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
 
 
 @compiled
+def run_last(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
+    """[1] = [2] at the last row of the row's sentence + the position [3] of that sentence, bytes 4 (in encoders)."""
+    for r in range(count):
+        last = rows.table[START + SOURCE, r] + rows.table[COUNT + SOURCE, r] - 1
+        y, x, position = (
+            row(registers, it[1], r),
+            row(registers, it[2], last),
+            row(registers, it[3], rows.table[PLACE, r]),
+        )
+        for k in range(0, it[4], BYTES):
+            store(y + k, load(x + k) + load(position + k))
+
+
+@compiled
 def execute(program: Int64, registers: Int64, count: int, rows: Rows) -> None:
     """Run a program over `count` rows."""
     for i in range(len(program)):
@@ -318,3 +333,5 @@ def execute(program: Int64, registers: Int64, count: int, rows: Rows) -> None:
             run_log_add(it, registers, count)
         elif op == POINT:
             run_point(it, registers, count, rows)
+        elif op == LAST:
+            run_last(it, registers, count, rows)

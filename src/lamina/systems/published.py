@@ -156,6 +156,11 @@ SYSTEMS: dict[str, System] = {
         norm="pre",
         head="pointer",
     ),
+    "hierarchical": System(
+        paper=f"{MSC_PAPER}, Appendix A: its hierarchical baseline on CNN/DailyMail",
+        norm="pre",
+        encoder="hierarchical",
+    ),
     "average-attention": System(
         paper="Zhang et al. 2018, Accelerating Neural Transformer via an Average Attention Network",
         norm="post",
