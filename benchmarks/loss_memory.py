@@ -55,7 +55,7 @@ def measure(head: str, tokens: int, d_model: int, vocabulary: int) -> float:
     features_BTD.grad = torch.zeros_like(features_BTD)
     with torch.no_grad():
         memory = model.head.project_source(model.encode(source_BS))
-    states = DecoderStates((features_BTD,), features_BTD)
+    states = DecoderStates((features_BTD,), features_BTD, features_BTD)
     before = resident_mb()
     if HEADS[head] is None:
         logits = torch.nn.functional.linear(features_BTD[0], model.head.weight_VD)

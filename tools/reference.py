@@ -44,8 +44,8 @@ def commands() -> Iterator[str]:
     """Every verb: its help, arguments, options and defaults."""
     root: Any = typer.main.get_command(app)
     yield f"# The command line\n\n`lamina COMMAND …`, or `python -m lamina COMMAND …`. {help_text(root)}\n"
-    yield "Before the command: `--version` prints the version. Anywhere: `--debug` shows a traceback when something goes"
-    yield "wrong. Results go to stdout, everything else to stderr.\n"
+    yield "Before the command: `--version` prints the version. Anywhere: `--debug` shows a traceback when a command"
+    yield "fails. Results go to stdout, everything else to stderr.\n"
     for name, verb in root.commands.items():
         below = getattr(verb, "commands", {})
         for path, command in [(name, verb), *((f"{name} {each}", below[each]) for each in below)]:

@@ -171,7 +171,10 @@ def test_inputs_inside_the_output_folder_are_refused(tmp_path: Path) -> None:
 def test_usage_errors(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     neither = run("prepare", "--out", tmp_path / "data")
-    assert (neither.returncode, "Give either --train SRC TGT or --train-pairs FILE." in neither.stderr) == (2, True)
+    assert (
+        neither.returncode,
+        "Give either --train SRC TGT, --train-pairs FILE or --train-m2 FILE." in neither.stderr,
+    ) == (2, True)
     unknown = run(*arguments(tmp_path), "--no-filter", "duplicates")
     assert "Unknown filter `duplicates`. Did you mean `duplicate`?" in unknown.stderr
     codes = run(*arguments(tmp_path), "--subwords", "none", "--bpe-codes", tmp_path / "train.en")

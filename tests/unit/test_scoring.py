@@ -166,7 +166,7 @@ def test_names() -> None:
         check_names(["bleu,m2"])
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name not in ("m2", "rouge")])
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "m2" and "rouge" not in name])
 def test_lengths_must_agree(name: str) -> None:
     with pytest.raises(DataError, match="There are 1 hypotheses, but 2 references"):
         run(name, ["a"], [["a", "b"]], source=["a", "b"])

@@ -14,9 +14,10 @@ from typing import Any
 from lamina.base.processes import processes
 from lamina.corpus.batches import Batches, Position
 from lamina.corpus.encoding import in_order
+from lamina.corpus.plan import PairSource
 from lamina.corpus.prepare import write_split
 from lamina.corpus.prepared import Split
-from lamina.corpus.reading import Pair, PairSource
+from lamina.corpus.reading import Pair
 from lamina.corpus.shards import Shard
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.subwords import learn_sentencepiece

@@ -19,9 +19,11 @@ from lamina.cli.bench import bench
 from lamina.cli.compare import compare
 from lamina.cli.demo import demo
 from lamina.cli.doctor import doctor
+from lamina.cli.edits import edits
 from lamina.cli.evaluate import evaluate
 from lamina.cli.export import export
 from lamina.cli.import_fairseq import import_fairseq
+from lamina.cli.noise import noise
 from lamina.cli.prepare import prepare
 from lamina.cli.recipes import recipes
 from lamina.cli.rescore import rescore
@@ -52,6 +54,8 @@ app.command("eval")(evaluate)
 app.command("average")(average)
 app.command("score")(score)
 app.command("compare")(compare)
+app.command("noise")(noise)
+app.command("edits")(edits)
 app.command("export")(export)
 app.command("study")(study)
 app.command("systems")(systems)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -34,6 +35,9 @@ def compare(
     references: Annotated[
         list[Path] | None, typer.Option("--ref", help="Reference file; repeatable. For m2, the .m2 file.")
     ] = None,
+    baselines: Annotated[
+        list[str] | None, typer.Option("--baseline", help="With runs, a trivial system before them: copy or lead-K.")
+    ] = None,
     source: Sources = None,
     metrics: Metrics = None,
     lowercase: Lowercase = False,
@@ -63,14 +67,16 @@ def compare(
     """
     from lamina.scoring.compare import compare_outputs
     from lamina.scoring.files import read_texts
-    from lamina.scoring.metrics import check_names
+    from lamina.scoring.metrics import names_to_compare
 
-    names = check_names(metrics or [])
-    if runs:
-        if test is None or hypotheses or references:
-            raise UsageError("Runs are compared on a test set: give --test SRC TGT, without --hyp or --ref.")
-        systems = [str(path) for path in runs]
-        outputs, gold = translate_all(runs, test, lowercase, tokenize, search, device, threads)
+    names = names_to_compare(metrics or [])
+    if runs or baselines:
+        if test is None or hypotheses:
+            raise UsageError("Runs are compared on a test set: give --test SRC TGT, without --hyp.")
+        systems = [*(baselines or []), *(str(path) for path in runs or [])]
+        gold, outputs = run_all(
+            runs or [], baselines or [], test, references or [], names, lowercase, tokenize, search, device, threads
+        )
     else:
         if not hypotheses or not references:
             raise UsageError("Give --ref and at least two --hyp, or at least two runs and --test SRC TGT.")
@@ -87,27 +93,31 @@ def compare(
         print_rows(rows, significance)
 
 
-def translate_all(
+def run_all(
     runs: Sequence[Path],
+    baselines: Sequence[str],
     test: tuple[Path, Path],
+    references: Sequence[Path],
+    metrics: Sequence[str],
     lowercase: bool,
     tokenize: str | None,
     search: dict[str, Any],
     device: str,
     threads: int | None,
-) -> tuple[list[list[str]], Gold]:
-    """Every run's translation of a test set, and what they are measured against."""
+) -> tuple[Gold, list[list[str]]]:
+    """What every baseline and run writes for a test set, and what it is measured against."""
     from lamina.cli.evaluate import translate_lines
-    from lamina.corpus.reading import read_test
-    from lamina.scoring.protocol import Gold
+    from lamina.scoring.baselines import run_baseline
+    from lamina.scoring.files import read_test_set
     from lamina.translation import load
 
-    sources, references = read_test(*test)
-    outputs = []
+    sources, gold = read_test_set(test, references, lowercase=lowercase, m2="m2" in metrics, tokenize=tokenize)
+    outputs = [run_baseline(name, sources) for name in baselines]
     for run in runs:
         translator = load(run, device=device, threads=threads)
         outputs.append(translate_lines(translator, run, sources, translator.settings.with_options(**search)))
-    return outputs, Gold([references], sources, lowercase, [str(test[1])], translator.text.target.language, tokenize)
+        gold = replace(gold, language=translator.text.target.language)
+    return gold, outputs
 
 
 def print_rows(rows: Sequence[Row], test: str) -> None:

@@ -26,7 +26,7 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="bleu, chrf, ter, multi-bleu, rouge, gleu or m2; repeatable, or comma-separated.",
+        help="bleu, chrf, ter, multi-bleu, rouge (or rouge-1, -2, -l), gleu or m2; repeatable, or comma-separated.",
         show_default="bleu,chrf",
     ),
 ]

@@ -13,9 +13,10 @@ from lamina.cli.next_step import say_next
 from lamina.corpus.filters import REASONS, Filters
 from lamina.errors import DataError, UsageError
 from lamina.names import nearest
+from lamina.text.sentences import LINE_BREAK
 
 if TYPE_CHECKING:
-    from lamina.corpus.reading import PairSource
+    from lamina.corpus.plan import PairSource
 
 TwoPaths = tuple[Path, Path]
 
@@ -33,9 +34,28 @@ def prepare(
     ] = None,
     valid_pairs: Annotated[Path | None, typer.Option("--valid-pairs", help="Validation pairs in one file.")] = None,
     test_pairs: Annotated[Path | None, typer.Option("--test-pairs", help="Test pairs in one file.")] = None,
+    train_m2: Annotated[
+        Path | None, typer.Option("--train-m2", help="Training text with corrections (.m2), for GEC.")
+    ] = None,
+    valid_m2: Annotated[Path | None, typer.Option("--valid-m2", help="Validation text with corrections.")] = None,
+    test_m2: Annotated[Path | None, typer.Option("--test-m2", help="Test text with corrections.")] = None,
+    annotator: Annotated[
+        int | None,
+        typer.Option("--annotator", min=0, help="Whose corrections of .m2 files to take.", show_default="all"),
+    ] = None,
     fields: Annotated[
         tuple[str, str] | None,
         typer.Option("--fields", metavar="SRC TGT", help="Field names in .jsonl; default: `src` and `tgt`."),
+    ] = None,
+    line_breaks: Annotated[
+        Literal["space", "symbol"],
+        typer.Option("--line-breaks", help="What line breaks inside a .jsonl field become; the symbol is ⏎."),
+    ] = "space",
+    sentences: Annotated[
+        bool, typer.Option("--sentences", help="Keep the source's sentence boundaries (encoder hierarchical).")
+    ] = False,
+    max_source: Annotated[
+        int | None, typer.Option("--max-source", min=2, help="Truncate sources to so many subwords.")
     ] = None,
     vocab_size: Annotated[
         int | None,
@@ -108,10 +128,15 @@ def prepare(
     active = tuple(reason for reason in REASONS if reason not in off and "all" not in off)
     if fields is not None and not (train_pairs or valid_pairs or test_pairs):
         raise UsageError("--fields acts only with --train-pairs, --valid-pairs or --test-pairs.")
+    if annotator is not None and not (train_m2 or valid_m2 or test_m2):
+        raise UsageError("--annotator acts only with --train-m2, --valid-m2 or --test-m2.")
+    breaks = " " if line_breaks == "space" and not sentences else f" {LINE_BREAK} "
     plan = Plan(
-        train=find_pairs("train", train, train_pairs, fields),
-        valid=find_pairs("valid", valid, valid_pairs, fields),
-        test=find_pairs("test", test, test_pairs, fields) if test or test_pairs else None,
+        train=find_pairs("train", (train, train_pairs, train_m2), fields, breaks, annotator),
+        valid=find_pairs("valid", (valid, valid_pairs, valid_m2), fields, breaks, annotator),
+        test=find_pairs("test", (test, test_pairs, test_m2), fields, breaks, annotator)
+        if test or test_pairs or test_m2
+        else None,
         subwords="bpe" if bpe_codes is not None and subwords == "sentencepiece" else subwords,
         vocab_size=vocab_size,
         bpe_codes=bpe_codes,
@@ -120,6 +145,8 @@ def prepare(
         text_from=None if text_from is None else find_text(text_from),
         languages=langs,
         filters=Filters(active, max_characters, max_ratio),
+        sentences=sentences,
+        max_source=max_source,
     )
     with show_progress(quiet) as progress:
         prepare_data(plan, out, workers, progress)
@@ -139,13 +166,23 @@ def find_text(place: Path) -> Path:
     raise DataError(f"{place}: is not a data folder, run or model with a text pipeline.")
 
 
-def find_pairs(split: str, two: TwoPaths | None, one: Path | None, fields: tuple[str, str] | None) -> PairSource:
-    """A split's pairs from either option; exactly one of them must be given."""
+def find_pairs(
+    split: str,
+    given: tuple[TwoPaths | None, Path | None, Path | None],
+    fields: tuple[str, str] | None,
+    line_break: str,
+    annotator: int | None,
+) -> PairSource:
+    """A split's pairs from one of its options; exactly one of them must be given."""
+    from lamina.corpus.m2 import M2File
     from lamina.corpus.reading import OneFile, TwoFiles
 
-    if (two is None) == (one is None):
-        raise UsageError(f"Give either --{split} SRC TGT or --{split}-pairs FILE.")
+    two, one, m2 = given
+    if sum(option is not None for option in given) != 1:
+        raise UsageError(f"Give either --{split} SRC TGT, --{split}-pairs FILE or --{split}-m2 FILE.")
     if two is not None:
         return TwoFiles(*two)
+    if m2 is not None:
+        return M2File(m2, None if annotator is None else str(annotator))
     assert one is not None
-    return OneFile(one, fields)
+    return OneFile(one, fields, line_break)

@@ -60,9 +60,13 @@ def encode_batch(pipeline: TextPipeline, batch: Sequence[Pair]) -> tuple[Encoded
 
 def encode_side(text: LanguageText, lines: Sequence[str], kind: np.dtype[Any]) -> Encoded:
     """All ids in a row."""
-    encoded = text.encode(lines)
+    whole = text.encode(lines)
+    encoded = [text.truncate(ids) for ids in whole]
+    pairs = zip(whole, encoded, strict=True)
+    truncated = np.fromiter((len(ids) < len(all_ids) for all_ids, ids in pairs), dtype=np.bool_, count=len(encoded))
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-    return Encoded(np.fromiter(chain.from_iterable(encoded), dtype=kind, count=int(lengths.sum())), lengths)
+    ids = np.fromiter(chain.from_iterable(encoded), dtype=kind, count=int(lengths.sum()))
+    return Encoded(ids, lengths, truncated)
 
 
 def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:

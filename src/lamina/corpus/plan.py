@@ -8,11 +8,14 @@ from typing import Any
 
 from lamina.base.files import digest
 from lamina.corpus.filters import Filters
+from lamina.corpus.m2 import M2File
 from lamina.corpus.prepared import FORMAT
-from lamina.corpus.reading import PairSource, TwoFiles
+from lamina.corpus.reading import OneFile, TwoFiles
 from lamina.errors import DataError, UsageError
 from lamina.text.pipeline import TextPipeline
 from lamina.text.subwords import Kind
+
+PairSource = TwoFiles | OneFile | M2File
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Plan:
     text_from: Path | None = None  # a folder with the text pipeline of other data or of a model: nothing is learned
     languages: tuple[str, str] | None = None  # None: from the names of the training files
     filters: Filters = field(default_factory=Filters)
+    sentences: bool = False  # whether sentence boundaries of the source are kept
+    max_source: int | None = None  # subwords of a source; longer ones are truncated
 
     def check(self) -> None:
         """Options must fit together."""
@@ -80,6 +85,11 @@ class Plan:
             "pretokenized": self.pretokenized,
             "text_from": None if self.text_from is None else TextPipeline.load(self.text_from).digests(),
             "languages": list(self.find_languages()),
+            "documents": {
+                "sentences": self.sentences,
+                "max_source": self.max_source,
+                "line_breaks": [getattr(source, "line_break", None) for source in self.splits().values()],
+            },
             "filters": {
                 "active": list(self.filters.active),
                 "max_characters": self.filters.max_characters,

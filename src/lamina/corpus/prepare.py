@@ -135,6 +135,8 @@ def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress
         pipeline = make_pipeline(plan.subwords, plan.find_languages(), moses, files)
     else:
         pipeline = TextPipeline.load(plan.text_from)
+    given = pipeline.source.sentences or plan.sentences, plan.max_source or pipeline.source.longest
+    pipeline = pipeline.for_documents(*given)
     with atomic_folder(folder) as partial:
         pipeline.save(partial)
     return pipeline
@@ -231,6 +233,7 @@ def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleanin
         shards = [Shard(path, pipeline.id_type) for path in sorted((out / split).iterdir())]
         splits[split] = {
             "pairs": sum(len(shard) for shard in shards),
+            "truncated": sum(int(shard.facts.get("truncated", 0)) for shard in shards),
             "tokens": {
                 side: sum(int(shard.facts["tokens"][side]) for shard in shards) for side in ("source", "target")
             },
@@ -239,6 +242,7 @@ def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleanin
     meta = {
         "format": FORMAT,
         "id_bits": pipeline.id_type.itemsize * 8,
+        "max_source": pipeline.source.longest,
         "vocabulary": {"source": len(pipeline.source.vocabulary), "target": len(pipeline.target.vocabulary)},
         "subwords": pipeline.kind,
         "shared_vocabulary": pipeline.source.vocabulary == pipeline.target.vocabulary,

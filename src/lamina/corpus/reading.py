@@ -54,6 +54,7 @@ class OneFile:
 
     path: Path
     fields: tuple[str, str] | None = None  # the two fields of `.jsonl`; None is `src` and `tgt`
+    line_break: str = " "  # what a line break inside a field becomes: one pair is one line
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -90,7 +91,7 @@ class OneFile:
         text = str(record[name])
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise DataError(f"{where}: field `{name}` contains a lone surrogate, which is not text.")
-        return text.replace("\r\n", "\n").replace("\n", " ")  # one pair is one line
+        return text.replace("\r\n", "\n").replace("\n", self.line_break)
 
 
 def parse_tsv(line: str, where: str) -> Pair:
@@ -107,6 +108,3 @@ def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
     if not pairs:
         raise DataError(f"{source}: has no lines.")
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-
-
-PairSource = TwoFiles | OneFile

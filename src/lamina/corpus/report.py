@@ -23,6 +23,9 @@ def write_report(meta: dict[str, Any], filters: Filters) -> str:
     asked = plan["vocab_size"]
     if asked is not None and max(sizes.values()) < asked:
         lines.append(f"You asked for {asked:,}; this text yields only {max(sizes.values()):,}.")
+    if meta["max_source"] is not None:
+        counts = ", ".join(f"{split['truncated']:,} of {name}" for name, split in meta["splits"].items())
+        lines += ["", "## Truncated", "", f"Sources of more than {meta['max_source']:,} subwords: {counts}."]
     lines += ["", "## Dropped from the training data", ""]
     lines += ["| reason | pairs | first lines |", "|---|---|---|"]
     for reason in REASONS:

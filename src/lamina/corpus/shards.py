@@ -32,14 +32,17 @@ class Encoded:
 
     ids: Ids
     lengths: NDArray[np.int64]
+    truncated: NDArray[np.bool_] | None = None  # which sentences were longer
 
     def head(self, sentences: int) -> Encoded:
         """The first sentences."""
-        return Encoded(self.ids[: int(self.lengths[:sentences].sum())], self.lengths[:sentences])
+        cut = None if self.truncated is None else self.truncated[:sentences]
+        return Encoded(self.ids[: int(self.lengths[:sentences].sum())], self.lengths[:sentences], cut)
 
     def tail(self, sentences: int) -> Encoded:
         """All but the first sentences."""
-        return Encoded(self.ids[int(self.lengths[:sentences].sum()) :], self.lengths[sentences:])
+        cut = None if self.truncated is None else self.truncated[sentences:]
+        return Encoded(self.ids[int(self.lengths[:sentences].sum()) :], self.lengths[sentences:], cut)
 
 
 class ShardWriter:
@@ -54,7 +57,7 @@ class ShardWriter:
         self.files = {name: (self.partial / name).open("wb") for name in names}
         self.digests = {name: hashlib.sha256() for name in self.files}
         self.ends = dict.fromkeys(SIDES, 0)
-        self.pairs = 0
+        self.pairs = self.truncated = 0
         for side in SIDES:
             self._write(f"{side}.offsets", np.zeros(1, dtype=np.int64).tobytes())
 
@@ -66,6 +69,7 @@ class ShardWriter:
             self._write(f"{side}.offsets", offsets.astype(np.int64).tobytes())
             self.ends[side] += int(encoded.lengths.sum())
         self.pairs += len(source.lengths)
+        self.truncated += 0 if source.truncated is None else int(source.truncated.sum())
 
     def finish(self) -> None:
         """Flush everything to the disk, then rename the folder."""
@@ -74,6 +78,7 @@ class ShardWriter:
         facts = {
             "pairs": self.pairs,
             "tokens": self.ends,
+            "truncated": self.truncated,
             "sha256": {name: each.hexdigest() for name, each in self.digests.items()},
         }
         (self.partial / "shard.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")

@@ -159,7 +159,7 @@ class Engine:
         tokens, longest, lists = len(batch.tokens), int(batch.table[LENGTH].max(initial=1)), rows * room
         both = tokens + 2 * lists if self.lowered.reads_both else 0
         encoder_rows = min(tokens, max(ENCODER_ROWS, longest))
-        numbers = tokens + 2 * lists + (lists + rows * longest if both else 0)
+        numbers = tokens + max(tokens, 2 * lists + (lists + rows * longest if both else 0))  # or ends of sentences
         space.fit(max(rows, encoder_rows), tokens, tokens + lists, longest + room, max(longest, room), numbers)
         space.numbers[:tokens] = np.arange(tokens)
         scores, normaliser = self.lowered.distribution

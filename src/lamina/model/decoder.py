@@ -190,7 +190,7 @@ class Decoder(nn.Module):
         """All target positions at once."""
         layers = (partial(layer, memory=memory) for layer, memory in zip(self.layers, memories, strict=True))
         outputs, result_BTD = run_stack(self.wiring, x_BTD, layers)
-        return DecoderStates(outputs, self.final_norm(result_BTD))
+        return DecoderStates(outputs, self.final_norm(result_BTD), x_BTD)
 
     def start(self, memories: tuple[CrossKV, ...], rows: int) -> DecoderCache:
         """The cache before the first position, with `rows` rows for each source."""
@@ -220,4 +220,4 @@ class Decoder(nn.Module):
         )
         outputs, result_BWD = run_stack(self.wiring, x_BWD, layers)
         extended = DecoderCache(tuple(caches), seen_BWM, cache.position + 1)
-        return DecoderStates(outputs, self.final_norm(result_BWD)), extended
+        return DecoderStates(outputs, self.final_norm(result_BWD), x_BWD), extended

@@ -94,12 +94,14 @@ class Seq2Seq(nn.Module):
             for reader in (reader for readers in readers_of_layers for reader in readers):
                 reader.recorded_weights = None
 
-    def forward(self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0) -> Loss:
-        """The label-smoothed loss of targets (B, T): prefixes shifted by one position."""
+    def forward(
+        self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0, importance: Tensor | None = None
+    ) -> Loss:
+        """The label-smoothed loss of targets (B, T): prefixes shifted by one; `importance` weighs each token."""
         check_tokens("target", target, shape=prefix.shape)
         memory = self.project_source(source)
         states = self.decode(prefix, memory)
-        return self.head.loss(states, memory.head, target, self.pad_id, smoothing)
+        return self.head.loss(states, memory.head, target, self.pad_id, smoothing, importance)
 
     def normalised_nll(self, source: Tensor, prefix: Tensor, target: Tensor) -> Tensor:
         """−log p of every target token under the head's distribution made to sum to 1, (B, T), 0 at padding."""

@@ -28,6 +28,8 @@ class TrainSettings(Settings):
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"  # after the warmup
     warmup: NonNegativeInt = 4000  # steps from 1e-7 to `lr`
     label_smoothing: Rate = 0.1  # mass spread over the vocabulary
+    edit_weight: Annotated[float, Field(ge=1, le=100)] = 1.0  # of target tokens that differ from the source (GEC)
+    source_word_dropout: Rate = 0.0  # whole source words that become `<unk>` in training
     weight_decay: Annotated[float, Field(ge=0)] = 0.0  # `adamw` only
     clip_norm: PositiveFloat | None = None  # the largest norm of an update's gradient
     encoder_l2: PositiveFloat | None = None  # λ·W on the gradient of encoder matrices (MSC at 72 layers)

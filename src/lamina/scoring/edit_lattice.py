@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lamina.scoring.m2_format import Edit, Words
+from lamina.corpus.m2_format import Edit, Words
 
 MAX_UNCHANGED = 2
 CLOSED = -1  # between edits; from 0 up: inside an edit that has kept this many words

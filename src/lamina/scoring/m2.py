@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lamina.corpus.m2_format import parse_m2
 from lamina.errors import UsageError
 from lamina.scoring.edit_lattice import MAX_UNCHANGED, build_lattice, count_edits
-from lamina.scoring.m2_format import parse_m2
 from lamina.scoring.protocol import Array, Gold
 
 BETA = 0.5

@@ -57,6 +57,11 @@ def confidence_interval(scores_S: Array) -> Interval:
     return Interval(float(low), float(high))
 
 
+def score_interval(metric: Metric, hypotheses: Sequence[str], samples: int = SAMPLES, seed: int = 1) -> Interval:
+    """The confidence interval of one output's score."""
+    return confidence_interval(bootstrap_scores(metric, measure(metric, hypotheses), samples, seed))
+
+
 def paired_bootstrap(difference: float, baseline_S: Array, other_S: Array) -> float:
     """p of a difference, from the scores of the same resampled sentences for both outputs."""
     resampled_S = other_S - baseline_S

@@ -23,18 +23,19 @@ from lamina.base.reading import read_json
 from lamina.base.settings import Settings
 from lamina.base.yaml_files import read_yaml
 from lamina.corpus.prepared import META, PreparedData
-from lamina.corpus.reading import read_test
 from lamina.errors import LaminaError, UsageError
 from lamina.recipe.loader import dump_recipe, load_recipe_for
 from lamina.recipe.schema import Name
-from lamina.scoring.protocol import Gold
-from lamina.scoring.sacre import Bleu, corpus_bleu
+from lamina.scoring.files import read_test_set
+from lamina.scoring.metrics import build_metrics, names_to_compare
+from lamina.scoring.protocol import Gold, score
 from lamina.scoring.significance import compare_seeds
 from lamina.store.metrics import read_records
 from lamina.study.launch import Show, Training, train_all
 from lamina.translation import load
 
 SHOWN = 6
+TITLES = {"bleu": "BLEU"}
 
 
 class Entry(Settings):
@@ -51,7 +52,9 @@ class Study(Settings):
 
     name: Name
     data: Path
-    test: tuple[Path, Path]
+    test: tuple[Path, Path]  # for m2 the second is the .m2 file
+    references: tuple[Path, ...] = ()  # further ones
+    metrics: tuple[str, ...] = ("bleu",)  # the table's; the first ranks
     steps: PositiveInt  # updates of every run
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1,)
     baseline: str  # the system that the others are compared with
@@ -68,7 +71,7 @@ class RunResult:
     seed: int
     run: Path
     output: list[str]
-    bleu: float
+    scores: dict[str, float]  # by metric
 
 
 def read_study(path: Path) -> Study:
@@ -87,6 +90,7 @@ def read_study(path: Path) -> Study:
         raise UsageError("\n".join(f"{path}: {problem}" for problem in describe(error, Study, content))) from error
     if len(set(study.seeds)) < len(study.seeds):
         raise UsageError(f"{path}: seeds: must all differ, but are {', '.join(map(str, study.seeds))} instead.")
+    study = study.model_copy(update={"metrics": tuple(names_to_compare(study.metrics))})
     if study.baseline not in study.systems:
         raise UsageError(
             f"{path}: baseline: must be one of {', '.join(study.systems)}, but is {study.baseline} instead."
@@ -120,8 +124,10 @@ def plan(study: Study, place: Path, out: Path, threads: int) -> list[Training]:
 
 def run_study(study: Study, place: Path, out: Path, at_once: int, threads: int, show: Show) -> Finding:
     """Train what is missing, evaluate, and write the table and the page; resumable at any moment."""
-    sources, references = read_test(*study.test)  # before anything is trained
     data = PreparedData(study.data)
+    sources, gold = read_test_set(  # before anything is trained
+        study.test, study.references, m2="m2" in study.metrics, language=data.text.target.language
+    )
     trainings = plan(study, place, out, threads)
     marks = {training.name: fingerprint(training, data) for training in trainings}
     missing = [training for training in trainings if not is_done(training, marks[training.name])]
@@ -129,14 +135,13 @@ def run_study(study: Study, place: Path, out: Path, at_once: int, threads: int, 
     for training in missing:
         write_file(done_mark(training), marks[training.name])
     systems = [system for system in study.systems for _ in study.seeds]
-    language = data.text.target.language
     results = [
-        evaluate(training, system, sources, references, language)
+        evaluate(training, system, sources, gold, study.metrics)
         for training, system in zip(trainings, systems, strict=True)
     ]
-    finding = summarise(study, results, sources, references, language)
+    finding = summarise(study, results, gold)
     finding.write(out)
-    write_page(study, results, finding, sources, references, out)
+    write_page(study, results, finding, sources, gold, out)
     return finding
 
 
@@ -165,9 +170,7 @@ def is_done(training: Training, mark: str) -> bool:
     return True
 
 
-def evaluate(
-    training: Training, system: str, sources: Sequence[str], references: Sequence[str], language: str
-) -> RunResult:
+def evaluate(training: Training, system: str, sources: Sequence[str], gold: Gold, metrics: Sequence[str]) -> RunResult:
     """Translate the test set, unless that was done with these weights before."""
     weights = digest(training.run / "model" / "model.safetensors")
     place = training.run / "study-output.json"
@@ -176,34 +179,35 @@ def evaluate(
         output = [each.text for each in load(training.run).translate(sources)]
         known = {"weights": weights, "sources": list(sources), "output": output}
         write_file(place, json.dumps(known, ensure_ascii=False))
-    bleu = corpus_bleu(known["output"], references, language)
-    return RunResult(system, int(training.name.rpartition("-")[2]), training.run, known["output"], bleu)
+    found = {metric.name: score(metric, known["output"]).score for metric in build_metrics(metrics, gold)}
+    return RunResult(system, int(training.name.rpartition("-")[2]), training.run, known["output"], found)
 
 
-def summarise(
-    study: Study, results: Sequence[RunResult], sources: list[str], references: list[str], language: str
-) -> Finding:
+def summarise(study: Study, results: Sequence[RunResult], gold: Gold) -> Finding:
     """Mean and spread over seeds; significance of the difference of means over resampled sentences."""
     order = [study.baseline, *(system for system in study.systems if system != study.baseline)]
     by_system = {system: [result for result in results if result.system == system] for system in order}
-    metric = Bleu(Gold([references], sources, False, [str(study.test[1])], language))
     outputs = {system: [result.output for result in each] for system, each in by_system.items()}
-    p = compare_seeds(metric, outputs[study.baseline], {name: outputs[name] for name in order[1:]})
-    base = fmean(result.bleu for result in by_system[study.baseline])
-    rows = []
-    for system, each in by_system.items():
-        scores = [result.bleu for result in each]
-        mean, spread = fmean(scores), round(stdev(scores), 2) if len(scores) > 1 else ""
-        chance = p.get(system)
-        found = "" if chance is None else round(chance, 4)
-        rows.append((system, len(scores), round(mean, 2), spread, round(mean - base, 2), found))
-    head = ("system", "seeds", "BLEU, mean", "standard deviation", "difference", "p")
+    others = {name: outputs[name] for name in order[1:]}
+    p = {
+        (metric.name, system): chance
+        for metric in build_metrics(study.metrics, gold)
+        for system, chance in compare_seeds(metric, outputs[study.baseline], others).items()
+    }
+    rows = [
+        (*(() if len(study.metrics) == 1 else (metric,)), *summarise_system(system, metric, by_system, study, p))
+        for metric in study.metrics
+        for system in by_system
+    ]
+    if len(study.metrics) == 1:
+        title = TITLES.get(study.metrics[0], study.metrics[0])
+        head: tuple[str, ...] = ("system", "seeds", f"{title}, mean", "standard deviation", "difference", "p")
+    else:
+        head = ("metric", "system", "seeds", "mean", "standard deviation", "difference", "p")
     data = {
         "study": study.model_dump(mode="json"),
         "systems": [dict(zip(head, row, strict=True)) for row in rows],
-        "runs": [
-            {"system": each.system, "seed": each.seed, "run": str(each.run), "bleu": each.bleu} for each in results
-        ],
+        "runs": [{"system": each.system, "seed": each.seed, "run": str(each.run), **each.scores} for each in results],
     }
     reading = (
         f"{study.steps:,} updates of every run; difference and p are against {study.baseline}. p is from a paired "
@@ -212,8 +216,24 @@ def summarise(
     return Finding("study", study.name, reading, [], head, rows, data)
 
 
+def summarise_system(
+    system: str,
+    metric: str,
+    by_system: dict[str, list[RunResult]],
+    study: Study,
+    p: dict[tuple[str, str], float],
+) -> tuple[Any, ...]:
+    """One row: seeds, mean, spread, the difference to the baseline and its p."""
+    scores = [result.scores[metric] for result in by_system[system]]
+    base = fmean(result.scores[metric] for result in by_system[study.baseline])
+    mean, spread = fmean(scores), round(stdev(scores), 2) if len(scores) > 1 else ""
+    chance = p.get((metric, system))
+    found = "" if chance is None else round(chance, 4)
+    return system, len(scores), round(mean, 2), spread, round(mean - base, 2), found
+
+
 def write_page(
-    study: Study, results: Sequence[RunResult], finding: Finding, sources: list[str], references: list[str], out: Path
+    study: Study, results: Sequence[RunResult], finding: Finding, sources: list[str], gold: Gold, out: Path
 ) -> None:
     """`report.html`: the table, curves of the first seed, gradients, depth if asked, and examples."""
     first = [result for result in results if result.seed == study.seeds[0]]
@@ -230,5 +250,7 @@ def write_page(
             parts.append(found.as_section())
         except LaminaError as error:
             parts.append(section("Left out", paragraph(str(error), "soft")))
-    parts.append(example_section(Outputs(sources, references, {each.system: each.output for each in first}), SHOWN))
+    if gold.source is not None:
+        references = [*gold.references[0]]
+        parts.append(example_section(Outputs(sources, references, {each.system: each.output for each in first}), SHOWN))
     write_file(out / "report.html", page(study.name, parts))

@@ -17,6 +17,7 @@ import torch
 from lamina.base.malloc import trim_heap
 from lamina.corpus.batches import Batches, Position, Update
 from lamina.corpus.prepared import PreparedData
+from lamina.corpus.word_dropout import WordDropout
 from lamina.errors import DataError, DivergenceError, StoppedError
 from lamina.model.encoders.stack import recompute_layers
 from lamina.model.seq2seq import Seq2Seq
@@ -66,6 +67,10 @@ class Trainer:
             rank=ranks.rank,
             seed=self.train.seed,
             start_id=recipe.model.start_id,
+            edit_weight=self.train.edit_weight,
+            word_dropout=WordDropout(data.text, self.train.source_word_dropout, self.train.seed)
+            if self.train.source_word_dropout
+            else None,
         )
         self.valid = Batches(data.split("valid", verify=True), self.train.batch_tokens, start_id=recipe.model.start_id)
         torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently

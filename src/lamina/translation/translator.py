@@ -115,7 +115,8 @@ class Translator:
     def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
         """Ids of lines, each ending with eos, and how many tokens of each line were truncated."""
         whole = self.text.source.encode(lines)
-        sources = [source if len(source) <= LONGEST else [*source[: LONGEST - 1], source[-1]] for source in whole]
+        most = self.text.source.longest or LONGEST
+        sources = [source if len(source) <= most else [*source[: most - 1], source[-1]] for source in whole]
         return sources, [len(all_of_it) - len(source) for all_of_it, source in zip(whole, sources, strict=True)]
 
     def translate_tokens(
