@@ -13,22 +13,31 @@ from lamina.cli.options import Checkpoint
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, a checkpoint folder or a model folder.")],
-    to: Annotated[Literal["ctranslate2"], typer.Option("--to", help="The engine.")],
+    to: Annotated[Literal["ctranslate2", "onnx"], typer.Option("--to", help="The format.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write; must not exist yet.")],
     checkpoint: Checkpoint = "best",
+    int8: Annotated[bool, typer.Option("--int8", help="Write the weights of matrix products in 8 bits.")] = False,
 ) -> None:
     """Write a model in the format of another engine.
 
-    A model that the engine cannot express is refused, with the reason.
+    ONNX holds every system. A model that a format cannot express is refused, with the reason.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
+
+        lamina export runs/first --to onnx --out first-onnx
 
         lamina export runs/first --to ctranslate2 --out first-ctranslate2
     """
-    from lamina.interop.ctranslate2 import export_ctranslate2
     from lamina.store.loading import load_run
 
     loaded = load_run(run, checkpoint)
-    export_ctranslate2(loaded.model, loaded.text, out)
+    if to == "onnx":
+        from lamina.interop.onnx import export_onnx
+
+        export_onnx(loaded.model, loaded.text, loaded.decode, out, int8)
+    else:
+        from lamina.interop.ctranslate2 import export_ctranslate2
+
+        export_ctranslate2(loaded.model, loaded.text, out, int8)
     print(f"{out}: {run} for {to}")
     say_next("cat", out / "README.md")

@@ -38,7 +38,7 @@ EXPRESSIBLE = {  # socket: the one choice that fits, and what it means
 }
 
 
-def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path) -> None:
+def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = False) -> None:
     """Write a folder for `ctranslate2.Translator`, with the text pipeline's files and a card beside the weights."""
     misfits = list(find_misfits(model.config))
     if misfits:
@@ -48,7 +48,7 @@ def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path) -> None:
     require_absent(out)
     spec = describe_model(model, text)
     spec.validate()
-    spec.optimize()  # writes a shared matrix once
+    spec.optimize(quantization="int8" if int8 else None)  # writes a shared matrix once
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(out) as partial:

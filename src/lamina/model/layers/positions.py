@@ -42,4 +42,4 @@ class Positions(nn.Module):
 
 def count_positions(valid_BT: Tensor) -> Tensor:
     """Positions over real tokens only, so that padding on either side changes nothing."""
-    return (valid_BT.cumsum(dim=1) - 1).clamp(min=0)
+    return (valid_BT.long().cumsum(dim=1) - 1).clamp(min=0)
