@@ -148,6 +148,7 @@ def test_sampling_and_prefixes(folder: Path) -> None:
         assert exported.translate(["w1 w2"], **search)[0].text == own.translate(["w1 w2"], **search)[0].text
 
 
+@pytest.mark.slow
 def test_int8_is_smaller_and_close(folder: Path, tmp_path: Path) -> None:
     model = small("msc", d_model=64, ffn_size=256)
     for int8 in (False, True):

@@ -19,6 +19,7 @@ from lamina.cli.evaluate import evaluate
 from lamina.cli.export import export
 from lamina.cli.import_fairseq import import_fairseq
 from lamina.cli.prepare import prepare
+from lamina.cli.push import push
 from lamina.cli.recipes import recipes
 from lamina.cli.rescore import rescore
 from lamina.cli.score import score
@@ -46,6 +47,7 @@ app.command("average")(average)
 app.command("score")(score)
 app.command("compare")(compare)
 app.command("export")(export)
+app.command("push")(push)
 app.command("study")(study)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)

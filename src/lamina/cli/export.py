@@ -13,7 +13,7 @@ from lamina.cli.options import Checkpoint
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, a checkpoint folder or a model folder.")],
-    to: Annotated[Literal["ctranslate2", "onnx"], typer.Option("--to", help="The format.")],
+    to: Annotated[Literal["ctranslate2", "onnx", "huggingface"], typer.Option("--to", help="The format.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write; must not exist yet.")],
     checkpoint: Checkpoint = "best",
     int8: Annotated[bool, typer.Option("--int8", help="Write the weights of matrix products in 8 bits.")] = False,
@@ -26,15 +26,24 @@ def export(
 
         lamina export runs/first --to onnx --out first-onnx
 
+        lamina export runs/first --to huggingface --out first-huggingface
+
         lamina export runs/first --to ctranslate2 --out first-ctranslate2
     """
+    from lamina.errors import UsageError
     from lamina.store.loading import load_run
 
+    if int8 and to == "huggingface":
+        raise UsageError("--int8: transformers quantises when it loads; export 8 bits with --to onnx or ctranslate2.")
     loaded = load_run(run, checkpoint)
     if to == "onnx":
         from lamina.interop.onnx import export_onnx
 
         export_onnx(loaded.model, loaded.text, loaded.decode, out, int8)
+    elif to == "huggingface":
+        from lamina.interop.huggingface import export_huggingface
+
+        export_huggingface(loaded.model, loaded.text, loaded.decode, out)
     else:
         from lamina.interop.ctranslate2 import export_ctranslate2
 

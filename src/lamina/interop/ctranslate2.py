@@ -43,7 +43,7 @@ def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool
     misfits = list(find_misfits(model.config))
     if misfits:
         reasons = "; nor ".join(misfits)
-        raise UsageError(f"CTranslate2 cannot express {reasons}. Lamina's own decoder can: `lamina translate`.")
+        raise UsageError(f"CTranslate2 cannot express {reasons}. ONNX can: `lamina export --to onnx`.")
     check_vocabularies(model.config, text)
     require_absent(out)
     spec = describe_model(model, text)

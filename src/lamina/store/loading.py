@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lamina.errors import DataError
 from lamina.store.checkpoints import Checkpoints
+from lamina.store.hub import fetch
 from lamina.store.model_folder import LoadedModel, is_model_folder, load_model_folder
 from lamina.store.onnx_folder import is_onnx_folder
 
@@ -18,7 +19,7 @@ def load_run(place: str | os.PathLike[str], checkpoint: str | int = "best") -> L
 
 def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "best") -> Path:
     """The model folder that is meant; a run whose `model/` is missing is opened from its checkpoints."""
-    path = Path(place)
+    path = fetch(place)
     if is_model_folder(path):
         return path
     checkpoints = Checkpoints(path / "checkpoints")

@@ -12,6 +12,7 @@ import torch
 from lamina.base.devices import choose_device
 from lamina.errors import DataError, UsageError
 from lamina.recipe.decode import SearchSettings
+from lamina.store.hub import fetch
 from lamina.store.loading import load_run
 from lamina.store.onnx_folder import is_onnx_folder
 from lamina.text.pipeline import TextPipeline
@@ -34,11 +35,12 @@ def load(
     """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
     if threads is not None:
         torch.set_num_threads(threads)
-    exported = [each for each in (run, *others) if is_onnx_folder(Path(each))]
+    folders = [fetch(each) for each in (run, *others)]
+    exported = [folder for folder in folders if is_onnx_folder(folder)]
     if exported:
-        return load_onnx(Path(exported[0]), alone=not others, device=device, int8=int8)
+        return load_onnx(exported[0], alone=not others, device=device, int8=int8)
     place = choose_device(device)
-    loaded = [load_run(each, checkpoint) for each in (run, *others)]
+    loaded = [load_run(folder, checkpoint) for folder in folders]
     text = loaded[0].text
     for other, each in zip(others, loaded[1:], strict=True):
         if other_vocabulary(text, each.text):
