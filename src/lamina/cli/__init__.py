@@ -18,6 +18,7 @@ from lamina.cli.doctor import doctor
 from lamina.cli.evaluate import evaluate
 from lamina.cli.export import export
 from lamina.cli.import_fairseq import import_fairseq
+from lamina.cli.import_marian import import_marian
 from lamina.cli.prepare import prepare
 from lamina.cli.push import push
 from lamina.cli.recipes import recipes
@@ -51,6 +52,7 @@ app.command("push")(push)
 app.command("study")(study)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
+app.command("import-marian")(import_marian)
 app.command("doctor")(doctor)
 app.add_typer(recipes, name="recipes")
 app.add_typer(analyze, name="analyze")

@@ -51,6 +51,9 @@ def export_huggingface(model: Seq2Seq, text: TextPipeline, decode: SearchSetting
             for name, content in files.items():
                 written = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
                 (partial / name).write_text(written, encoding="utf-8")
+            for name, model_file in text.files.items():
+                if name.endswith(".spm"):
+                    (partial / name).write_bytes(model_file)
             (partial / "model.safetensors").chmod((partial / "config.json").stat().st_mode)
             (partial / CARD).write_text(card(model.config, text), encoding="utf-8")
     except OSError as error:
@@ -88,7 +91,7 @@ def describe_config(config: ModelConfig) -> dict[str, Any]:
         **shared,
         "tie_word_embeddings": config.share_embeddings != "none",
         "max_position_embeddings": POSITIONS,
-        "activation_function": "relu",
+        "activation_function": config.activation,
         "scale_embedding": True,
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,

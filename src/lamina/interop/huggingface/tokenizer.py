@@ -6,7 +6,7 @@ from typing import Any
 
 from lamina.text.normalise import BLANK
 from lamina.text.pipeline import TextPipeline
-from lamina.text.subwords import SentencePiece
+from lamina.text.subwords import MarianPieces, SentencePiece
 from lamina.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 
 SPACE = "▁"  # SentencePiece's mark of a space
@@ -15,6 +15,8 @@ SPACE = "▁"  # SentencePiece's mark of a space
 def describe_tokenizer(text: TextPipeline, longest: int) -> dict[str, dict[str, Any]]:
     """The content of `tokenizer.json` and `tokenizer_config.json`."""
     subwords = text.source.subwords
+    if isinstance(subwords, MarianPieces):
+        return describe_marian(text, longest)
     parts = describe_pieces(subwords) if isinstance(subwords, SentencePiece) else describe_words(text)
     special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     ending = {"SpecialToken": {"id": SPECIALS[EOS], "type_id": 0}}
@@ -50,6 +52,20 @@ def describe_tokenizer(text: TextPipeline, longest: int) -> dict[str, dict[str, 
         "model_input_names": ["input_ids", "attention_mask"],
     }
     return {"tokenizer.json": tokenizer, "tokenizer_config.json": settings}
+
+
+def describe_marian(text: TextPipeline, longest: int) -> dict[str, dict[str, Any]]:
+    """Marian's own tokenizer; `export` writes its SentencePiece models beside these."""
+    return {
+        "vocab.json": text.source.vocabulary.ids,
+        "tokenizer_config.json": {
+            "tokenizer_class": "MarianTokenizer",
+            "source_lang": text.source.language,
+            "target_lang": text.target.language,
+            "separate_vocabs": False,
+            "model_max_length": longest,
+        },
+    }
 
 
 def describe_pieces(subwords: SentencePiece) -> dict[str, Any]:

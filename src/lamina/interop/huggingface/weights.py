@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from lamina.model.heads.softmax import BiasedSoftmaxHead
 from lamina.model.layers.attention import Attention
 from lamina.model.layers.positions import sinusoids
 from lamina.model.seq2seq import Seq2Seq
@@ -30,10 +32,11 @@ def named_weights(model: Seq2Seq) -> Named:
         yield "model.decoder.embed_tokens.weight", model.target_embedding.tokens.weight
         if config.share_embeddings == "none":
             yield "lm_head.weight", model.head.weight_VD
-    yield "final_logits_bias", model.head.weight_VD.new_zeros(1, config.target_vocab)
+    bias_V = model.head.bias_V if isinstance(model.head, BiasedSoftmaxHead) else torch.zeros(config.target_vocab)
+    yield "final_logits_bias", bias_V[None]
     first = config.first_position
     for stack in ("encoder", "decoder"):
-        table_PD = sinusoids(first + POSITIONS, config.d_model)[first:]
+        table_PD = sinusoids(first + POSITIONS, config.d_model, kind=config.frequencies)[first:]
         yield f"model.{stack}.embed_positions.weight", table_PD.clone()
     encoder: Any = model.encoder
     for index, layer in enumerate(encoder.layers):

@@ -10,7 +10,6 @@ on this process, the table of positions and the room of caches, is replaced.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from lamina.model.decoder import DecoderLayer
 from lamina.model.layers.attention import KeysValues, additive_mask
-from lamina.model.layers.positions import Positions
+from lamina.model.layers.positions import Frequencies, Positions, frequencies
 from lamina.model.layers.residuals import run_stack
 from lamina.model.layers.target_attention import Cache, CrossKV, PastKeys, RunningSum, StepContext
 from lamina.model.seq2seq import ProjectedSource, Seq2Seq
@@ -34,11 +33,9 @@ ROWS, PAST = 3, 4  # of the example that is traced: hypotheses of each source, p
 class ComputedPositions(Positions):
     """Sinusoids computed where they are needed: a graph has no table, hence no longest sentence."""
 
-    def __init__(self, d_model: int, first: int) -> None:
+    def __init__(self, d_model: int, first: int, kind: Frequencies) -> None:
         super().__init__(d_model, first)
-        half = d_model // 2
-        rate = math.log(10000.0) / max(half - 1, 1)
-        self.frequency = torch.exp(torch.arange(half, dtype=torch.float32) * -rate)
+        self.frequency = frequencies(d_model, kind)
         self.odd = d_model % 2
 
     def forward(self, positions: Tensor, longest: int) -> Tensor:
@@ -203,7 +200,8 @@ class Traced(NamedTuple):
 def traceable(model: Seq2Seq) -> Seq2Seq:
     """A copy without this process's tables."""
     twin = copy.deepcopy(model).cpu().float().eval()
-    positions = ComputedPositions(twin.config.d_model, twin.config.first_position)
+    config = twin.config
+    positions = ComputedPositions(config.d_model, config.first_position, config.frequencies)
     twin.source_embedding.positions = twin.target_embedding.positions = positions
     return twin
 

@@ -191,12 +191,35 @@ def open_words(folder: Path, about: Any) -> tuple[Callable[[str], Ids], Callable
 
         with (folder / "bpe.codes").open(encoding="utf-8") as codes:
             segment = BPE(codes, separator="@@").segment_tokens
+    if about["subwords"] == "marian":
+        return open_marian(folder, ids, target)
 
     def decode(written: Ids) -> str:
         text = " ".join(target[index] for index in written if index not in (BOS, PAD, EOS))
         return f"{text} ".replace("@@ ", "").strip(" ") if about["subwords"] == "bpe" else text
 
     return lambda line: [*(ids.get(token, UNK) for token in segment(line.split())), EOS], decode
+
+
+def open_marian(
+    folder: Path, ids: dict[str, int], target: list[str]
+) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
+    """Pieces of SentencePiece models, with numbers of their own."""
+    from sentencepiece import SentencePieceProcessor
+
+    pieces, words = (SentencePieceProcessor(model_file=str(folder / f"{side}.spm")) for side in ("source", "target"))
+
+    def encode(line: str) -> Ids:
+        code = re.match(r">>[^<>]*<<", line)
+        found = [code.group()] if code else []
+        found += pieces.encode(line[code.end() :] if code else line, out_type=str)
+        return [*(ids.get(token, UNK) for token in found), EOS]
+
+    def decode(written: Ids) -> str:
+        text = words.decode([target[index] for index in written if index not in (BOS, PAD, EOS)])
+        return str(text).replace("▁", " ").strip(" ")
+
+    return encode, decode
 
 
 def normalise(text: str) -> str:
