@@ -14,6 +14,7 @@ from lamina.cli.average import average
 from lamina.cli.bench import bench
 from lamina.cli.compare import compare
 from lamina.cli.demo import demo
+from lamina.cli.distill import distill
 from lamina.cli.doctor import doctor
 from lamina.cli.evaluate import evaluate
 from lamina.cli.export import export
@@ -50,6 +51,7 @@ app.command("compare")(compare)
 app.command("export")(export)
 app.command("push")(push)
 app.command("study")(study)
+app.command("distill")(distill)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
 app.command("import-marian")(import_marian)
