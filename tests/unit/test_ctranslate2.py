@@ -191,7 +191,7 @@ def test_the_refusal_says_everything(tmp_path: Path) -> None:
         "CTranslate2 cannot express encoder `msc`: it knows plain stacks; "
         "nor bridge `collaborative`: it knows one memory, the encoder's final states; "
         "nor head `surface`: it knows one softmax over the vocabulary. "
-        "Lamina's own decoder can: `lamina translate`."
+        "ONNX can: `lamina export --to onnx`."
     )
 
 
@@ -274,7 +274,7 @@ def test_a_refusal_ends_with_2(tmp_path: Path) -> None:
         2,
         "",
         "lamina: CTranslate2 cannot express head `surface`: it knows one softmax over the vocabulary. "
-        "Lamina's own decoder can: `lamina translate`.\n",
+        "ONNX can: `lamina export --to onnx`.\n",
     )
 
 

@@ -18,13 +18,16 @@ from lamina.cli.average import average
 from lamina.cli.bench import bench
 from lamina.cli.compare import compare
 from lamina.cli.demo import demo
+from lamina.cli.distill import distill
 from lamina.cli.doctor import doctor
 from lamina.cli.edits import edits
 from lamina.cli.evaluate import evaluate
 from lamina.cli.export import export
 from lamina.cli.import_fairseq import import_fairseq
+from lamina.cli.import_marian import import_marian
 from lamina.cli.noise import noise
 from lamina.cli.prepare import prepare
+from lamina.cli.push import push
 from lamina.cli.recipes import recipes
 from lamina.cli.rescore import rescore
 from lamina.cli.score import score
@@ -57,9 +60,12 @@ app.command("compare")(compare)
 app.command("noise")(noise)
 app.command("edits")(edits)
 app.command("export")(export)
+app.command("push")(push)
 app.command("study")(study)
+app.command("distill")(distill)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
+app.command("import-marian")(import_marian)
 app.command("doctor")(doctor)
 app.add_typer(recipes, name="recipes")
 app.add_typer(analyze, name="analyze")

@@ -16,6 +16,7 @@ from lamina.errors import DataError, MissingExtraError, UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.decoder import CrossAttention, DecoderLayer
 from lamina.model.encoders.stack import EncoderLayer, StackEncoder
+from lamina.model.heads.softmax import BiasedSoftmaxHead
 from lamina.model.layers.attention import Attention
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.layers.positions import sinusoids
@@ -38,17 +39,17 @@ EXPRESSIBLE = {  # socket: the one choice that fits, and what it means
 }
 
 
-def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path) -> None:
+def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = False) -> None:
     """Write a folder for `ctranslate2.Translator`, with the text pipeline's files and a card beside the weights."""
     misfits = list(find_misfits(model.config))
     if misfits:
         reasons = "; nor ".join(misfits)
-        raise UsageError(f"CTranslate2 cannot express {reasons}. Lamina's own decoder can: `lamina translate`.")
+        raise UsageError(f"CTranslate2 cannot express {reasons}. ONNX can: `lamina export --to onnx`.")
     check_vocabularies(model.config, text)
     require_absent(out)
     spec = describe_model(model, text)
     spec.validate()
-    spec.optimize()  # writes a shared matrix once
+    spec.optimize(quantization="int8" if int8 else None)  # writes a shared matrix once
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(out) as partial:
@@ -87,11 +88,13 @@ def describe_model(model: Seq2Seq, text: TextPipeline) -> Any:
     """The model in CTranslate2's own terms."""
     try:
         from ctranslate2.specs import TransformerSpec  # type: ignore[import-untyped]
+        from ctranslate2.specs.common_spec import Activation  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtraError("--to ctranslate2", "ctranslate2") from error
     config = model.config
     depths = (config.encoder.layers, config.decoder.layers)
-    spec = TransformerSpec.from_config(depths, config.heads, pre_norm=config.norm == "pre")
+    activation = {"relu": Activation.RELU, "swish": Activation.SWISH, "gelu": Activation.GELU}[config.activation]
+    spec = TransformerSpec.from_config(depths, config.heads, pre_norm=config.norm == "pre", activation=activation)
     spec.register_source_vocabulary(list(text.source.vocabulary.symbols))
     spec.register_target_vocabulary(list(text.target.vocabulary.symbols))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = (SPECIALS[i] for i in (BOS, EOS, UNK))
@@ -124,6 +127,8 @@ def fill_decoder(spec: Any, model: Seq2Seq) -> None:
     if model.config.norm == "pre":
         fill_norm(spec.layer_norm, model.decoder.final_norm)
     spec.projection.weight = array(model.head.weight_VD)
+    if isinstance(model.head, BiasedSoftmaxHead):
+        spec.projection.bias = array(model.head.bias_V)
 
 
 def fill_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
@@ -138,7 +143,9 @@ def fill_input(spec: Any, config: ModelConfig) -> None:
     """√d on the embeddings, and our own positions: CTranslate2's count from 1."""
     first = config.first_position
     spec.scale_embeddings = True
-    spec.position_encodings.encodings = array(sinusoids(first + POSITIONS, config.d_model)[first:])
+    spec.position_encodings.encodings = array(
+        sinusoids(first + POSITIONS, config.d_model, kind=config.frequencies)[first:]
+    )
 
 
 def fill_self_attention(spec: Any, attention: Attention, residual: Residual) -> None:
@@ -161,7 +168,7 @@ def fill_cross_attention(spec: Any, attention: CrossAttention, residual: Residua
 
 
 def fill_feed_forward(spec: Any, feed_forward: FeedForward, residual: Residual) -> None:
-    """ReLU is what the specification has between the two."""
+    """The specification says what is between the two."""
     fill_linear(spec.linear_0, feed_forward.up_proj.weight, feed_forward.up_proj.bias)
     fill_linear(spec.linear_1, feed_forward.down_proj.weight, feed_forward.down_proj.bias)
     fill_norm(spec.layer_norm, residual.norm)

@@ -14,6 +14,8 @@ from lamina.model.decoder import DecoderSettings
 from lamina.model.encoders import ENCODERS
 from lamina.model.heads import HEADS
 from lamina.model.init import Scheme
+from lamina.model.layers.feedforward import Activation
+from lamina.model.layers.positions import Frequencies
 from lamina.model.layers.residuals import Norm
 from lamina.model.settings import BridgeSettings, EncoderSettings, HeadSettings, choose
 from lamina.text.vocabulary import BOS, SPECIALS
@@ -37,6 +39,7 @@ class ModelConfig(Settings):
     dropout: Rate = 0.1  # on embeddings and residuals
     attention_dropout: Rate = 0.0  # on attention weights
     activation_dropout: Rate = 0.0  # after the relu of feed-forward networks
+    activation: Activation = "relu"  # of feed-forward networks
     share_embeddings: Literal["all", "decoder", "none"] = "all"  # `decoder`: target and softmax
 
     encoder: Annotated[SerializeAsAny[EncoderSettings], BeforeValidator(choose(ENCODERS))]
@@ -45,7 +48,8 @@ class ModelConfig(Settings):
     head: Annotated[SerializeAsAny[HeadSettings], BeforeValidator(choose(HEADS))]
 
     start_id: Annotated[int, Field(ge=0, lt=len(SPECIALS))] = BOS  # imports start with eos
-    first_position: NonNegativeInt = 0  # imports count from 2
+    first_position: NonNegativeInt = 0  # imports from fairseq count from 2
+    frequencies: Frequencies = "tensor2tensor"  # of sinusoidal positions; imports from Marian have `paper`
     surface_positions: bool = False  # imports only: positions stay in the surface states
 
     @classmethod

@@ -14,7 +14,7 @@ from lamina.base.settings import Depth, Settings
 from lamina.errors import Problem
 from lamina.model.layers.attention import Attention, additive_mask
 from lamina.model.layers.dlcl import DlclWiring
-from lamina.model.layers.feedforward import FeedForward
+from lamina.model.layers.feedforward import build_feed_forward
 from lamina.model.layers.modules import Modules
 from lamina.model.layers.residuals import Residual, ResidualWiring, norm_if_pre, run_stack
 from lamina.model.layers.target_attention import (
@@ -93,9 +93,7 @@ class DecoderLayer(nn.Module):
         if self.target_attention.memory_reader is None:
             self.cross_attention = CrossAttention(model)
             self.cross_residual = Residual(model.d_model, model.norm, model.dropout)
-        self.feed_forward = (
-            twin.feed_forward if twin else FeedForward(model.d_model, model.ffn_size, model.activation_dropout)
-        )
+        self.feed_forward = twin.feed_forward if twin else build_feed_forward(model)
         self.feed_forward_residual = Residual(model.d_model, model.norm, model.dropout)
 
     @property

@@ -14,7 +14,7 @@ from lamina.model.config import ModelConfig
 from lamina.model.decoder import Decoder, DecoderCache
 from lamina.model.init import initialise
 from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, build_embeddings, check_tokens
-from lamina.model.layers.positions import Positions
+from lamina.model.layers.positions import build_positions
 from lamina.model.layers.target_attention import CrossKV
 from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
 from lamina.text.vocabulary import BOS, EOS, PAD, UNK
@@ -42,7 +42,7 @@ class Seq2Seq(nn.Module):
         super().__init__()
         self.config = config
         source, target, softmax_VD = build_embeddings(config)
-        positions = Positions(config.d_model, config.first_position)
+        positions = build_positions(config.d_model, config.first_position, config.frequencies)
         self.source_embedding = SourceEmbedding(source, positions, config.dropout, config.surface_positions)
         self.target_embedding = TargetEmbedding(target, positions, config.dropout)
         self.encoder = config.encoder.build(config)

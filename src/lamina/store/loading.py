@@ -7,7 +7,9 @@ from pathlib import Path
 
 from lamina.errors import DataError
 from lamina.store.checkpoints import Checkpoints
+from lamina.store.hub import fetch
 from lamina.store.model_folder import LoadedModel, is_model_folder, load_model_folder
+from lamina.store.onnx_folder import is_onnx_folder
 
 
 def load_run(place: str | os.PathLike[str], checkpoint: str | int = "best") -> LoadedModel:
@@ -17,7 +19,7 @@ def load_run(place: str | os.PathLike[str], checkpoint: str | int = "best") -> L
 
 def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "best") -> Path:
     """The model folder of RUN; a run whose `model/` is missing is opened from its checkpoints."""
-    path = Path(place)
+    path = fetch(place)
     if is_model_folder(path):
         return path
     checkpoints = Checkpoints(path / "checkpoints")
@@ -26,6 +28,8 @@ def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "be
     if not checkpoints.steps():
         if not path.exists():
             raise DataError(f"{path}: not found.")
+        if is_onnx_folder(path):
+            raise DataError(f"{path}: is an ONNX export, which only translates; use the run that it came from.")
         if not is_model_folder(path / "model"):
             raise DataError(f"{path}: is neither a run with a model nor a model folder.")
     return checkpoints.path(checkpoints.find(checkpoint))

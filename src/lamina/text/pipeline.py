@@ -16,7 +16,7 @@ from lamina.base.reading import damage_named, read_json
 from lamina.errors import DataError
 from lamina.text.normalise import normalise
 from lamina.text.sentences import split_sentences
-from lamina.text.subwords import Bpe, Kind, SentencePiece, Subwords, Words
+from lamina.text.subwords import Bpe, Kind, MarianPieces, SentencePiece, Subwords, Words
 from lamina.text.tokenise import MosesTokeniser
 from lamina.text.vocabulary import BOS, Vocabularies, Vocabulary
 
@@ -142,6 +142,8 @@ def file_names(kind: Kind) -> list[str]:
     """Files that a pipeline of this kind may have; a shared one serves both sides."""
     if kind == "sentencepiece":
         return ["subwords.model", "subwords.source.model", "subwords.target.model"]
+    if kind == "marian":
+        return ["source.spm", "target.spm", "vocabulary.source.txt", "vocabulary.target.txt"]
     return ["bpe.codes", "vocabulary.source.txt", "vocabulary.target.txt"]
 
 
@@ -155,8 +157,11 @@ def make_pipeline(kind: Kind, languages: Sequence[str], moses: bool, files: dict
             subwords: Subwords = SentencePiece(files[f"subwords.{name}.model"] if shared is None else shared)
         else:
             vocabulary = Vocabulary.parse(files[f"vocabulary.{name}.txt"].decode("utf-8"))
-            codes = files["bpe.codes"].decode("utf-8") if kind == "bpe" else ""
-            subwords = Bpe(codes, vocabulary) if kind == "bpe" else Words(vocabulary)
+            if kind == "marian":
+                subwords = MarianPieces(files[f"{name}.spm"], vocabulary)
+            else:
+                codes = files["bpe.codes"].decode("utf-8") if kind == "bpe" else ""
+                subwords = Bpe(codes, vocabulary) if kind == "bpe" else Words(vocabulary)
         return LanguageText(languages[index], subwords, MosesTokeniser(languages[index]) if moses else None)
 
     return TextPipeline(side(0), side(1), kind, files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,8 @@ from typing import Any, Literal
 from lamina.errors import DataError, UsageError
 from lamina.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
-Kind = Literal["sentencepiece", "bpe", "none"]
+Kind = Literal["sentencepiece", "bpe", "none", "marian"]
+LANGUAGE_CODE = re.compile(r">>[^<>]*<<")
 CONTINUED = "@@"  # subword-nmt's mark of a piece that the next one continues
 
 
@@ -75,6 +77,26 @@ class Words(Subwords):
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(map(unescape, self.vocabulary.decode(ids)))
+
+
+class MarianPieces(Words):
+    """SentencePiece's pieces under the numbers of a vocabulary of their own, as Marian has them."""
+
+    def __init__(self, model: bytes, vocabulary: Vocabulary) -> None:
+        from sentencepiece import SentencePieceProcessor
+
+        super().__init__(vocabulary)
+        self.processor = SentencePieceProcessor(model_proto=model)
+
+    def segment(self, line: str) -> list[str]:
+        """A language code such as `>>fr<<` at the start of a line is one token."""
+        code = LANGUAGE_CODE.match(line)
+        pieces = self.processor.encode(line[code.end() :] if code else line, out_type=str)
+        return [code.group(), *pieces] if code else list(pieces)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Pieces put together again."""
+        return str(self.processor.decode(self.vocabulary.decode(ids))).replace("▁", " ").strip(" ")
 
 
 class Bpe(Words):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from pathlib import Path
 
 import torch
 
 from lamina.base.devices import choose_device
-from lamina.errors import DataError
+from lamina.errors import DataError, UsageError
 from lamina.recipe.decode import SearchSettings
+from lamina.store.hub import fetch
 from lamina.store.loading import load_run
+from lamina.store.onnx_folder import is_onnx_folder
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS, UNK
 from lamina.translation.backends import EngineBackend
@@ -32,8 +35,12 @@ def load(
     """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
     if threads is not None:
         torch.set_num_threads(threads)
+    folders = [fetch(each) for each in (run, *others)]
+    exported = [folder for folder in folders if is_onnx_folder(folder)]
+    if exported:
+        return load_onnx(exported[0], alone=not others, device=device, int8=int8)
     place = choose_device(device)
-    loaded = [load_run(each, checkpoint) for each in (run, *others)]
+    loaded = [load_run(folder, checkpoint) for folder in folders]
     text = loaded[0].text
     for other, each in zip(others, loaded[1:], strict=True):
         if other_vocabulary(text, each.text):
@@ -43,6 +50,20 @@ def load(
     if int8 and (ratio := int8_ratio(translator)) > 1:
         translator.notes.append(f"--int8 is {ratio:.2f}× slower here; omit it.")
     return translator
+
+
+def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
+    """A translator from a folder that `lamina export --to onnx` wrote."""
+    from lamina.translation.onnx import OnnxBackend
+
+    if not alone:
+        raise UsageError(f"{folder}: is an ONNX export, which cannot be part of an ensemble; use its run instead.")
+    if device == "cuda":
+        raise UsageError(f"{folder}: is an ONNX export, which Lamina runs on a CPU; omit --device.")
+    if int8:
+        raise UsageError(f"{folder}: is an ONNX export; whether it has 8 bits is chosen by `lamina export --int8`.")
+    backend = OnnxBackend(folder)
+    return Translator([], TextPipeline.load(folder), backend.description.decode, backend=backend)
 
 
 def int8_ratio(translator: Translator) -> float:

@@ -18,7 +18,7 @@ from lamina.search.hypothesis import Hypothesis
 from lamina.search.sampling import SamplingSettings
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
-from lamina.translation.backends import SourceBatch, choose_backend, pad_ids
+from lamina.translation.backends import Backend, SourceBatch, choose_backend, pad_ids
 
 BATCH_SENTENCES, BATCH_TOKENS = 32, 8192  # of a batch, at most: sentences, and padded source tokens
 LONGEST = 1024  # source tokens; the rest of a longer line is not read
@@ -48,11 +48,22 @@ class Translator:
         settings: SearchSettings | None = None,
         *,
         int8: bool = False,
+        backend: Backend | None = None,
     ) -> None:
-        self.models, self.text = list(models), text
+        self._models, self.text = list(models), text
         self.settings = settings or SearchSettings()  # what a call does not say
-        self.device = self.models[0].head.weight_VD.device
-        self.backend, self.notes = choose_backend(self.models, int8)  # notes for the user
+        self.device = self._models[0].head.weight_VD.device if self._models else torch.device("cpu")
+        self.notes: list[str] = []  # for the user
+        if backend is None:
+            backend, self.notes = choose_backend(self._models, int8)
+        self.backend = backend
+
+    @property
+    def models(self) -> list[Seq2Seq]:
+        """The models themselves, where there are any: an exported graph only translates."""
+        if not self._models:
+            raise UsageError("An ONNX export only translates; use the run or model folder that it was exported from.")
+        return self._models
 
     @overload
     def translate(self, lines: str, nbest: int = 1, **options: Any) -> Translation: ...

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lamina.base.settings import Depth
 from lamina.model.layers.attention import Attention
-from lamina.model.layers.feedforward import FeedForward
+from lamina.model.layers.feedforward import build_feed_forward
 from lamina.model.layers.residuals import Residual, ResidualWiring, Wiring, norm_if_pre, run_stack
 from lamina.model.settings import EncoderSettings
 from lamina.model.states import EncoderStates
@@ -42,7 +42,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = Attention(model.d_model, model.heads, model.attention_dropout)
         self.attention_residual = Residual(model.d_model, model.norm, model.dropout)
-        self.feed_forward = FeedForward(model.d_model, model.ffn_size, model.activation_dropout)
+        self.feed_forward = build_feed_forward(model)
         self.feed_forward_residual = Residual(model.d_model, model.norm, model.dropout)
         self.recompute = False  # in the backward pass, instead of keeping what it needs
 

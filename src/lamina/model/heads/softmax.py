@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from lamina.model.heads.cross_entropy import smoothed_cross_entropy, spread
 from lamina.model.heads.head import Head
@@ -19,10 +21,11 @@ class SoftmaxSettings(HeadSettings):
     """`type: softmax`."""
 
     type: Literal["softmax"] = "softmax"
+    bias: bool = False  # one for each entry of the vocabulary; imports from Marian have it
 
     def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> SoftmaxHead:
-        """No parameters but the softmax matrix."""
-        return SoftmaxHead(weight_VD)
+        """No parameters but the softmax matrix, and a bias where asked for."""
+        return BiasedSoftmaxHead(weight_VD) if self.bias else SoftmaxHead(weight_VD)
 
 
 class SoftmaxHead(Head):
@@ -50,6 +53,39 @@ class SoftmaxHead(Head):
         total, nll_N = smoothed_cross_entropy(
             states.features_BTD[real_BT],
             self.weight_VD,
+            target_BT[real_BT],
+            smoothing,
+            None if importance_BT is None else importance_BT[real_BT],
+        )
+        return Loss(total, spread(nll_N, real_BT), len(nll_N))
+
+
+class BiasedSoftmaxHead(SoftmaxHead):
+    """logsoftmax(E·u + b)."""
+
+    def __init__(self, weight_VD: nn.Parameter) -> None:
+        super().__init__(weight_VD)
+        self.bias_V = nn.Parameter(torch.zeros(len(weight_VD)))
+
+    def logits(self, x_BTD: Tensor) -> Tensor:
+        """E·x + b for every position."""
+        return F.linear(x_BTD, self.weight_VD, self.bias_V)
+
+    def loss(
+        self,
+        states: DecoderStates,
+        memory: Any,
+        target_BT: Tensor,
+        pad_id: int,
+        smoothing: float,
+        importance_BT: Tensor | None = None,
+    ) -> Loss:
+        """The bias is one more column of the matrix, whose feature is always 1."""
+        real_BT = target_BT != pad_id
+        features_ND = states.features_BTD[real_BT]
+        total, nll_N = smoothed_cross_entropy(
+            torch.cat([features_ND, features_ND.new_ones(len(features_ND), 1)], dim=1),
+            torch.cat([self.weight_VD, self.bias_V[:, None]], dim=1),
             target_BT[real_BT],
             smoothing,
             None if importance_BT is None else importance_BT[real_BT],

@@ -23,7 +23,7 @@ from lamina.model.heads.cross_entropy import smoothed_cross_entropy, spread
 from lamina.model.heads.head import Head
 from lamina.model.heads.surface_readers import AttentionReader, PooledReader, SurfaceMemory
 from lamina.model.layers.dropout import Dropout
-from lamina.model.layers.feedforward import FeedForward
+from lamina.model.layers.feedforward import build_feed_forward
 from lamina.model.settings import HeadSettings
 from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
 
@@ -128,9 +128,7 @@ class SurfaceHead(Head):
             )
         else:
             self.reader = PooledReader(settings.reader, settings.pool_from_id)
-        self.feed_forward = (
-            FeedForward(model.d_model, model.ffn_size, model.activation_dropout) if settings.ffn else None
-        )
+        self.feed_forward = build_feed_forward(model) if settings.ffn else None
         self.dropout = Dropout(model.dropout)
         if settings.linear:
             self.target_linear: nn.Module = nn.Linear(model.d_model, model.d_model, bias=False)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
+
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from lamina.model.layers.dropout import Dropout
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
+
+Activation = Literal["relu", "swish", "gelu"]
 
 
 class FeedForward(nn.Module):
@@ -19,3 +27,22 @@ class FeedForward(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, T, D)."""
         return self.down_proj(self.dropout(self.up_proj(x_BTD).relu_()))
+
+
+class SmoothFeedForward(FeedForward):
+    """The same with swish or GELU between the projections, as imported models have them."""
+
+    def __init__(self, d_model: int, hidden: int, activation_dropout: float, activation: Activation) -> None:
+        super().__init__(d_model, hidden, activation_dropout)
+        self.activation = F.silu if activation == "swish" else F.gelu
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """(B, T, D) → (B, T, D)."""
+        return self.down_proj(self.dropout(self.activation(self.up_proj(x_BTD))))
+
+
+def build_feed_forward(model: ModelConfig) -> FeedForward:
+    """The network with the model's activation."""
+    if model.activation == "relu":
+        return FeedForward(model.d_model, model.ffn_size, model.activation_dropout)
+    return SmoothFeedForward(model.d_model, model.ffn_size, model.activation_dropout, model.activation)

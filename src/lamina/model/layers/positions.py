@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+Frequencies = Literal["tensor2tensor", "paper"]
 
-def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> Tensor:
-    """(length, d_model): frequencies 10000^(-i/(d/2-1)); an odd last dimension is 0."""
+
+def frequencies(d_model: int, kind: Frequencies = "tensor2tensor", device: torch.device | None = None) -> Tensor:
+    """10000^(-i/(d/2-1)) as in tensor2tensor and fairseq, or 10000^(-2i/d) as in the paper and in Marian."""
     half = d_model // 2
-    rate = math.log(10000.0) / max(half - 1, 1)
-    frequency = torch.exp(torch.arange(half, device=device, dtype=torch.float32) * -rate)
+    rate = math.log(10000.0) / (max(half - 1, 1) if kind == "tensor2tensor" else d_model / 2)
+    return torch.exp(torch.arange(half, device=device, dtype=torch.float32) * -rate)
+
+
+def sinusoids(
+    length: int, d_model: int, device: torch.device | None = None, kind: Frequencies = "tensor2tensor"
+) -> Tensor:
+    """(length, d_model); an odd last dimension is 0."""
+    frequency = frequencies(d_model, kind, device)
     angle = torch.arange(length, device=device, dtype=torch.float32)[:, None] * frequency[None, :]
     return nn.functional.pad(torch.cat([angle.sin(), angle.cos()], dim=1), (0, d_model % 2))
 
@@ -22,6 +32,8 @@ class Positions(nn.Module):
 
     The table is not a buffer: it grows on demand, and keeps its precision whatever the model's dtype.
     """
+
+    kind: Frequencies = "tensor2tensor"
 
     def __init__(self, d_model: int, first: int) -> None:
         super().__init__()
@@ -36,10 +48,21 @@ class Positions(nn.Module):
         """Rows for the positions from `start` up to `end`."""
         needed = self.first + end
         if needed > len(self.table_PD) or self.table_PD.device != device:
-            self.table_PD = sinusoids(max(256, 2 * needed), self.table_PD.shape[1], device)
+            self.table_PD = sinusoids(max(256, 2 * needed), self.table_PD.shape[1], device, self.kind)
         return self.table_PD[self.first + start : needed]
+
+
+class PaperPositions(Positions):
+    """Positions with the frequencies of Vaswani et al. (2017), which Marian has too."""
+
+    kind: Frequencies = "paper"
+
+
+def build_positions(d_model: int, first: int, kind: Frequencies) -> Positions:
+    """The module for a kind's name."""
+    return Positions(d_model, first) if kind == "tensor2tensor" else PaperPositions(d_model, first)
 
 
 def count_positions(valid_BT: Tensor) -> Tensor:
     """Positions over real tokens only, so that padding on either side changes nothing."""
-    return (valid_BT.cumsum(dim=1) - 1).clamp(min=0)
+    return (valid_BT.long().cumsum(dim=1) - 1).clamp(min=0)

@@ -1,0 +1,152 @@
+"""Export to Hugging Face's transformers: plain Transformers become an architecture that computes exactly the same.
+
+Post-norm is `MarianMTModel`. Pre-norm is `PegasusForConditionalGeneration`: a norm before every sublayer and one after
+each stack, scaled embeddings, none normed, and a table of positions that is part of the weights. (mBART and PLBart also
+norm the embeddings; M2M100 computes its positions from 2 on.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from lamina.base.files import atomic_folder, require_absent
+from lamina.errors import DataError, UsageError
+from lamina.interop.ctranslate2 import check_vocabularies
+from lamina.interop.ctranslate2 import find_misfits as find_plain_misfits
+from lamina.interop.huggingface.tokenizer import describe_tokenizer
+from lamina.interop.huggingface.weights import POSITIONS, export_weights
+from lamina.model.config import ModelConfig
+from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.decode import SearchSettings
+from lamina.store.model_folder import CARD
+from lamina.text.pipeline import TextPipeline
+from lamina.text.vocabulary import EOS, PAD
+from lamina.version import __version__
+
+ARCHITECTURES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
+LONGEST_OUTPUT = 256
+
+
+def export_huggingface(model: Seq2Seq, text: TextPipeline, decode: SearchSettings, out: Path) -> None:
+    """Write a folder for `AutoModelForSeq2SeqLM.from_pretrained` and `AutoTokenizer.from_pretrained`."""
+    misfits = list(find_misfits(model.config, text))
+    if misfits:
+        raise UsageError(f"Transformers cannot express {'; nor '.join(misfits)}. ONNX can: `lamina export --to onnx`.")
+    check_vocabularies(model.config, text)
+    require_absent(out)
+    files = {
+        "config.json": describe_config(model.config),
+        "generation_config.json": describe_generation(model.config, decode),
+        **describe_tokenizer(text, POSITIONS),
+    }
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_folder(out) as partial:
+            save_file(export_weights(model), partial / "model.safetensors", metadata={"format": "pt"})
+            for name, content in files.items():
+                written = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+                (partial / name).write_text(written, encoding="utf-8")
+            for name, model_file in text.files.items():
+                if name.endswith(".spm"):
+                    (partial / name).write_bytes(model_file)
+            (partial / "model.safetensors").chmod((partial / "config.json").stat().st_mode)
+            (partial / CARD).write_text(card(model.config, text), encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{out}: cannot be written ({error.strerror}).") from error
+
+
+def find_misfits(config: ModelConfig, text: TextPipeline) -> Iterator[str]:
+    """Every choice that no architecture of transformers has, and why."""
+    yield from find_plain_misfits(config)
+    if config.norm == "pre" and config.share_embeddings != "all":
+        yield f"share_embeddings `{config.share_embeddings}` with pre-norm: Pegasus has one embedding for everything"
+    if text.source.vocabulary != text.target.vocabulary:
+        yield "two vocabularies: its tokenizers know one"
+    if text.kind == "bpe" or text.source.tokeniser is not None:
+        yield f"subwords `{text.kind}` over Moses tokens: its tokenizers know SentencePiece's and words"
+
+
+def describe_config(config: ModelConfig) -> dict[str, Any]:
+    """`config.json`: sizes, and everything that transformers would otherwise assume."""
+    kind, architecture = ARCHITECTURES[config.norm]
+    sizes = {
+        f"{stack}_{name}": value
+        for stack, layers in (("encoder", config.encoder.layers), ("decoder", config.decoder.layers))
+        for name, value in (("layers", layers), ("attention_heads", config.heads), ("ffn_dim", config.ffn_size))
+    }
+    shared = {"share_encoder_decoder_embeddings": config.share_embeddings == "all"} if config.norm == "post" else {}
+    return {
+        "architectures": [architecture],
+        "model_type": kind,
+        "is_encoder_decoder": True,
+        "vocab_size": config.source_vocab,
+        "decoder_vocab_size": config.target_vocab,
+        "d_model": config.d_model,
+        **sizes,
+        **shared,
+        "tie_word_embeddings": config.share_embeddings != "none",
+        "max_position_embeddings": POSITIONS,
+        "activation_function": config.activation,
+        "scale_embedding": True,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
+        "bos_token_id": None,
+        "pad_token_id": PAD,
+        "eos_token_id": EOS,
+        "forced_eos_token_id": None,
+        "decoder_start_token_id": config.start_id,
+        "dtype": "float32",
+    }
+
+
+def describe_generation(config: ModelConfig, decode: SearchSettings) -> dict[str, Any]:
+    """`generation_config.json`: the run's own way to decode, as far as transformers has it."""
+    return {
+        "num_beams": decode.beam,
+        "length_penalty": decode.lenpen,
+        "early_stopping": True,
+        "min_new_tokens": decode.min_length,
+        "max_new_tokens": LONGEST_OUTPUT,
+        "no_repeat_ngram_size": decode.no_repeat_ngram,
+        "bad_words_ids": [[PAD]],
+        "do_sample": False,
+        "pad_token_id": PAD,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": config.start_id,
+    }
+
+
+def card(config: ModelConfig, text: TextPipeline) -> str:
+    """How to use the folder."""
+    _, architecture = ARCHITECTURES[config.norm]
+    return f"""\
+---
+library_name: transformers
+pipeline_tag: translation
+language: [{text.source.language}, {text.target.language}]
+---
+# A translation model
+
+`{architecture}`, {config.encoder.layers} encoder and {config.decoder.layers} decoder layers, {config.norm}-norm, \
+d_model {config.d_model}; trained and written with Lamina {__version__}.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+batch = tokenizer(["A man plays the guitar."], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+
+- Sources may have {POSITIONS} tokens; outputs end after {LONGEST_OUTPUT} (`max_new_tokens`).
+- The table of positions is part of the weights. `save_pretrained` of a Marian model leaves it out: keep this one's.
+"""

@@ -1,0 +1,96 @@
+"""A text pipeline as the files of a tokenizer of transformers; they need its `tokenizers`, not SentencePiece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lamina.text.normalise import BLANK
+from lamina.text.pipeline import TextPipeline
+from lamina.text.subwords import MarianPieces, SentencePiece
+from lamina.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
+
+SPACE = "▁"  # SentencePiece's mark of a space
+
+
+def describe_tokenizer(text: TextPipeline, longest: int) -> dict[str, dict[str, Any]]:
+    """The content of `tokenizer.json` and `tokenizer_config.json`."""
+    subwords = text.source.subwords
+    if isinstance(subwords, MarianPieces):
+        return describe_marian(text, longest)
+    parts = describe_pieces(subwords) if isinstance(subwords, SentencePiece) else describe_words(text)
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    ending = {"SpecialToken": {"id": SPECIALS[EOS], "type_id": 0}}
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": index, "content": symbol, **special} for index, symbol in enumerate(SPECIALS)],
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "Replace", "pattern": {"Regex": BLANK.pattern}, "content": " "},
+                {"type": "NFC"},
+                {"type": "Strip", "strip_left": True, "strip_right": True},
+            ],
+        },
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"Sequence": {"id": "A", "type_id": 0}}, ending],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}, ending],
+            "special_tokens": {SPECIALS[EOS]: {"id": SPECIALS[EOS], "ids": [EOS], "tokens": [SPECIALS[EOS]]}},
+        },
+        **parts,
+    }
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": SPECIALS[BOS],
+        "pad_token": SPECIALS[PAD],
+        "eos_token": SPECIALS[EOS],
+        "unk_token": SPECIALS[UNK],
+        "model_max_length": longest,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+    return {"tokenizer.json": tokenizer, "tokenizer_config.json": settings}
+
+
+def describe_marian(text: TextPipeline, longest: int) -> dict[str, dict[str, Any]]:
+    """Marian's own tokenizer; `export` writes its SentencePiece models beside these."""
+    return {
+        "vocab.json": text.source.vocabulary.ids,
+        "tokenizer_config.json": {
+            "tokenizer_class": "MarianTokenizer",
+            "source_lang": text.source.language,
+            "target_lang": text.target.language,
+            "separate_vocabs": False,
+            "model_max_length": longest,
+        },
+    }
+
+
+def describe_pieces(subwords: SentencePiece) -> dict[str, Any]:
+    """A unigram model whose unknown characters are written as bytes."""
+    processor = subwords.processor
+    scores = [[symbol, processor.get_score(index)] for index, symbol in enumerate(subwords.vocabulary.symbols)]
+    return {
+        "model": {"type": "Unigram", "unk_id": UNK, "vocab": scores, "byte_fallback": True},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True},
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+            ],
+        },
+    }
+
+
+def describe_words(text: TextPipeline) -> dict[str, Any]:
+    """Tokens as they stand between spaces."""
+    return {
+        "model": {"type": "WordLevel", "vocab": text.source.vocabulary.ids, "unk_token": SPECIALS[UNK]},
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "decoder": None,
+    }

@@ -1,0 +1,67 @@
+"""A folder that `lamina export --to onnx` wrote: two graphs, the text pipeline, and a description of both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from lamina.base.files import digest
+from lamina.base.problems import describe
+from lamina.base.settings import Settings
+from lamina.errors import DataError
+from lamina.recipe.decode import SearchSettings
+
+FORMAT = 1
+DESCRIPTION, ENCODER, DECODER, SCRIPT = "onnx.json", "encoder.onnx", "decoder.onnx", "run.py"
+
+
+class CacheTensor(Settings):
+    """One input of the decoder graph that holds what has been written; its output `present.NAME` replaces it."""
+
+    name: str
+    shape: tuple[int | Literal["rows", "past"], ...]  # of `past` there are none before the first step
+
+
+class OnnxDescription(Settings):
+    """What a program needs to know to run the two graphs."""
+
+    format: Literal[1]
+    opset: int
+    quantised: bool
+    start_id: int
+    target_vocab: int
+    memories: tuple[str, ...]  # outputs of the encoder graph that are inputs of the decoder graph
+    caches: tuple[CacheTensor, ...]
+    decode: SearchSettings
+    model: dict[str, Any]  # the model's configuration, for information
+    sha256: dict[str, str]
+
+
+def is_onnx_folder(folder: Path) -> bool:
+    """Whether this is an ONNX export, complete or not."""
+    return (folder / DESCRIPTION).is_file()
+
+
+def read_description(folder: Path) -> OnnxDescription:
+    """The description of an export whose files are all as they were written."""
+    path = folder / DESCRIPTION
+    try:
+        content: Any = json.loads(path.read_bytes())
+        description = OnnxDescription.model_validate_json(json.dumps(content))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValidationError as error:
+        problem = describe(error, OnnxDescription, content)[0]
+        raise DataError(f"{path}: {problem} Export the model again.") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON ({error}).") from error
+    for name, expected in description.sha256.items():
+        file = folder / name
+        if Path(name).name != name or not file.is_file():
+            raise DataError(f"{file}: not found, but {DESCRIPTION} lists it.")
+        if digest(file) != expected:
+            raise DataError(f"{file}: damaged (its SHA-256 differs from the one in {DESCRIPTION}).")
+    return description

@@ -1,0 +1,104 @@
+"""Packages for Argos Translate: what is in them, what is refused, and that the real thing translates with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from lamina.model.seq2seq import Seq2Seq
+from lamina.store.model_folder import write_model_folder
+from lamina.systems.build import build
+from lamina.text.pipeline import TextPipeline, make_pipeline
+from lamina.text.subwords import learn_sentencepiece
+from support import run_lamina, save, scramble, small
+
+pytest.importorskip("ctranslate2")
+
+LINES = [f"the {a} {b} sees the {c}" for a in ("dog", "cat") for b in ("runs", "sings") for c in ("house", "tree")] * 4
+PROGRAM = """
+import sys
+from argostranslate import package, sbd, translate
+sbd.MiniSBDSentencizer.split_sentences = lambda self, text: [text]  # its models would be downloaded
+package.install_from_path(sys.argv[1])
+print(translate.translate(sys.argv[2], "en", "de"))
+"""
+
+
+def pipeline(language: str = "en") -> TextPipeline:
+    return make_pipeline("sentencepiece", (language, "de"), False, {"subwords.model": learn_sentencepiece(LINES, 300)})
+
+
+def plain(text: TextPipeline) -> Seq2Seq:
+    torch.manual_seed(1)
+    sizes = {"d_model": 32, "ffn_size": 48, "heads": 4, "dropout": 0.0}
+    return scramble(build("transformer", size="tiny", vocab_size=len(text.source.vocabulary), **sizes).eval())
+
+
+def test_a_package(tmp_path: Path) -> None:
+    text = pipeline()
+    write_model_folder(tmp_path / "model", plain(text), text, "Made by a test.")
+    out = tmp_path / "en-de.argosmodel"
+    assert run_lamina("export", tmp_path / "model", "--to", "argos", "--out", out) == (
+        0,
+        f"{out}: {tmp_path / 'model'} for argos\n",
+        f"Next: argospm install {out}\n",
+    )
+    with zipfile.ZipFile(out) as archive:
+        names = {name.partition("/")[2] for name in archive.namelist()}
+        metadata = json.loads(archive.read("translate-en_de-1_0/metadata.json"))
+    assert {"metadata.json", "sentencepiece.model", "README.md", "model/model.bin", "model/config.json"} <= names
+    assert (metadata["from_code"], metadata["from_name"], metadata["to_name"]) == ("en", "English", "German")
+
+
+def test_refusals(tmp_path: Path) -> None:
+    save(small("msc"), tmp_path / "msc")
+    save(small(), tmp_path / "words")
+    text = pipeline("source")
+    write_model_folder(tmp_path / "codes", plain(text), text, "Made by a test.")
+    out = tmp_path / "a.argosmodel"
+    assert run_lamina("export", tmp_path / "msc", "--to", "argos", "--out", out) == (
+        2,
+        "",
+        "lamina: Argos cannot express encoder `msc`: it knows plain stacks; nor bridge `collaborative`: it knows one "
+        "memory, the encoder's final states. ONNX can: `lamina export --to onnx`.\n",
+    )
+    assert run_lamina("export", tmp_path / "words", "--to", "argos", "--out", out) == (
+        2,
+        "",
+        "lamina: Argos cannot express subwords `none`: it knows one SentencePiece model for both sides. CTranslate2 "
+        "can: `lamina export --to ctranslate2`.\n",
+    )
+    assert run_lamina("export", tmp_path / "codes", "--to", "argos", "--out", out) == (
+        2,
+        "",
+        "lamina: Argos needs the codes of both languages, but one is `source`: `lamina prepare --langs`.\n",
+    )
+    assert run_lamina("export", tmp_path / "codes", "--to", "argos", "--out", tmp_path / "a") == (
+        2,
+        "",
+        f"lamina: --out must be a file that ends in .argosmodel, but is {tmp_path / 'a'} instead.\n",
+    )
+
+
+@pytest.mark.slow
+def test_argostranslate_installs_and_translates(tmp_path: Path) -> None:
+    """In an environment of its own, which `ARGOS_PYTHON` names: it pins sacremoses."""
+    python = os.environ.get("ARGOS_PYTHON")
+    if python is None:
+        pytest.skip("set ARGOS_PYTHON to a Python that has argostranslate")
+    text = pipeline()
+    write_model_folder(tmp_path / "model", plain(text), text, "Made by a test.")
+    out = tmp_path / "en-de.argosmodel"
+    assert run_lamina("export", tmp_path / "model", "--to", "argos", "--out", out).returncode == 0
+    places = {"XDG_DATA_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    environment = {**os.environ, **places, "HOME": str(tmp_path)}
+    command = [python, "-c", PROGRAM, out, "the dog sees the tree"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()

@@ -1,0 +1,85 @@
+"""Models go to the hub and come back, through a local stand-in of its API."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import lamina
+from hub_stand_in import HubStandIn, hub
+from support import run_lamina, save, small
+
+huggingface_hub = pytest.importorskip("huggingface_hub")
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubStandIn]:
+    with hub() as server:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.address)
+        template = "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", server.address + template)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+        monkeypatch.setenv("HF_TOKEN", "hf_test")
+        monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        yield server
+
+
+def test_a_model_goes_up_and_comes_back(stand_in: HubStandIn, tmp_path: Path) -> None:
+    save(small("msc-surface"), tmp_path / "run" / "model")
+    (tmp_path / "run" / "run.json").write_text(json.dumps({"data": "abc123"}))
+    (tmp_path / "bleu.json").write_text(json.dumps([{"name": "BLEU", "score": 12.345, "signature": "s"}]))
+    result = run_lamina(
+        *("push", tmp_path / "run", "me/model", "--license", "mit", "--metrics", tmp_path / "bleu.json")
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{stand_in.address}/me/model\n"
+    card = stand_in.repositories["me/model"]["README.md"].decode()
+    _, metadata, text = card.split("---\n", 2)
+    known = yaml.safe_load(metadata)
+    assert (known["library_name"], known["pipeline_tag"], known["license"]) == ("lamina", "translation", "mit")
+    assert known["tags"] == ["collaborative", "lamina", "msc", "surface"]
+    assert known["model-index"][0]["results"][0]["metrics"] == [{"type": "bleu", "value": 12.35}]
+    assert 'lamina.load("hf:me/model")' in text
+    assert "`abc123`" in text
+    expected = lamina.load(tmp_path / "run").translate(["w1 w2 w3"])[0]
+    assert lamina.load("hf:me/model").translate(["w1 w2 w3"])[0].text == expected.text
+    assert run_lamina("translate", "hf:me/model", stdin="w1 w2 w3\n").stdout == f"{expected.text}\n"
+
+
+def test_mistakes_are_one_line(stand_in: HubStandIn, tmp_path: Path) -> None:
+    save(small(), tmp_path / "model")
+    result = run_lamina("translate", "hf:nobody/nothing", stdin="w1\n")
+    assert result.returncode == 3
+    assert result.stderr.startswith("lamina: hf:nobody/nothing: cannot be downloaded (")
+    assert result.stderr.count("\n") == 1
+    assert run_lamina("push", tmp_path / "model", "name") == (
+        2,
+        "",
+        "lamina: A repository must be OWNER/NAME, but is `name` instead.\n",
+    )
+    (tmp_path / "bad.json").write_text("{}x")
+    assert run_lamina("push", tmp_path / "model", "me/x", "--metrics", tmp_path / "bad.json") == (
+        3,
+        "",
+        f"lamina: {tmp_path / 'bad.json'}: must be what `lamina eval --json` prints.\n",
+    )
+
+
+def test_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(small(), tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    line = "needs an extra: pip install 'lamina[hub]'\n"
+    assert run_lamina("push", tmp_path / "model", "me/x") == (5, "", f"lamina: lamina push {line}")
+    assert run_lamina("translate", "hf:me/x", stdin="w1\n") == (5, "", f"lamina: hf:me/x {line}")
+
+
+def test_nothing_of_the_hub_is_imported_with_lamina() -> None:
+    code = "import sys, lamina.cli; assert not [n for n in sys.modules if n.startswith(('huggingface', 'torch'))]"
+    subprocess.run([sys.executable, "-c", code], check=True)

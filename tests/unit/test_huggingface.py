@@ -1,0 +1,120 @@
+"""Exports to transformers compute what Lamina computes, and what it cannot express is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lamina.errors import UsageError
+from lamina.interop.huggingface import export_huggingface
+from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.decode import SearchSettings
+from lamina.systems.build import build
+from lamina.systems.published import SYSTEMS
+from lamina.text.pipeline import TextPipeline, make_pipeline, pipeline_of_words
+from lamina.text.subwords import learn_sentencepiece
+from lamina.text.vocabulary import Vocabularies
+from support import WORDS, make_batch, run_lamina, save, scramble, small
+
+TEXT = pipeline_of_words(Vocabularies(WORDS, WORDS))
+DECODE = SearchSettings(beam=4, lenpen=0.6)
+PLAIN = ("transformer", "transformer-post")
+
+
+@pytest.mark.parametrize("system", PLAIN)
+def test_the_files(system: str, tmp_path: Path) -> None:
+    export_huggingface(small(system), TEXT, DECODE, tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {
+        *("config.json", "generation_config.json", "model.safetensors", "README.md"),
+        *("tokenizer.json", "tokenizer_config.json"),
+    }
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    kinds = {"transformer": "PegasusForConditionalGeneration", "transformer-post": "MarianMTModel"}
+    assert config["architectures"] == [kinds[system]]
+    assert (generation["num_beams"], generation["length_penalty"]) == (4, 0.6)
+    assert "model.encoder.embed_positions.weight" in load_file(tmp_path / "out" / "model.safetensors")
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in PLAIN])
+def test_every_other_system_is_refused_by_its_socket(system: str, tmp_path: Path) -> None:
+    model = small(system)
+    with pytest.raises(UsageError) as refusal:
+        export_huggingface(model, TEXT, DECODE, tmp_path / "out")
+    message = str(refusal.value)
+    odd = Counter({model.config.encoder.type, model.config.bridge.type, model.config.head.type})
+    odd.update([model.config.decoder.attention, model.config.decoder.wiring])
+    for fits in ("stack", "top", "softmax", "self", "residual"):
+        odd.pop(fits, None)
+    assert message.startswith("Transformers cannot express ")
+    assert all(f"`{choice}`" in message for choice in odd)
+    assert message.endswith("ONNX can: `lamina export --to onnx`.")
+    assert not (tmp_path / "out").exists()
+
+
+def test_refusals_on_the_command_line(tmp_path: Path) -> None:
+    save(small("transformer", share_embeddings="none"), tmp_path / "model")
+    assert run_lamina("export", tmp_path / "model", "--to", "huggingface", "--out", tmp_path / "out") == (
+        2,
+        "",
+        "lamina: Transformers cannot express share_embeddings `none` with pre-norm: Pegasus has one embedding for "
+        "everything. ONNX can: `lamina export --to onnx`.\n",
+    )
+    assert run_lamina("export", tmp_path / "model", "--to", "huggingface", "--int8", "--out", tmp_path / "out") == (
+        2,
+        "",
+        "lamina: --int8: transformers quantises when it loads; export 8 bits with --to onnx or ctranslate2.\n",
+    )
+
+
+def pieces() -> TextPipeline:
+    lines = [
+        f"The {a} {b} sees the {c} … and „{a}“, 3{n}!"
+        for n, a in enumerate(("dog", "cat", "bird"))
+        for b in ("runs", "sings", "jumps")
+        for c in ("house", "tree", "café")
+    ] * 3
+    return make_pipeline("sentencepiece", ("en", "de"), False, {"subwords.model": learn_sentencepiece(lines, 330)})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"norm": "pre"},
+        {"norm": "post"},
+        {"norm": "post", "share_embeddings": "none"},
+        {"norm": "post", "share_embeddings": "decoder"},
+    ],
+    ids=str,
+)
+def test_transformers_gives_the_same(own: dict[str, Any], tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    text = pieces()
+    torch.manual_seed(1)
+    sizes: dict[str, Any] = {"d_model": 32, "ffn_size": 48, "heads": 4, "dropout": 0.0}
+    entries = len(text.source.vocabulary)
+    model: Seq2Seq = scramble(build(size="tiny", vocab_size=(entries, entries), **sizes, **own).eval())
+    export_huggingface(model, text, DECODE, tmp_path / "out")
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    lines = ["The dog runs.", "", "  „Ünïcode“ 汉字 😀\tand  spaces ", "3 birds see the café …"]
+    assert tokenizer(lines).input_ids == text.source.encode(lines)
+    decoded = tokenizer.batch_decode(text.source.encode(lines), skip_special_tokens=True)
+    assert decoded == [text.target.decode(ids) for ids in text.source.encode(lines)]
+    batch = make_batch((5, 2, 9), (4, 6, 3))
+    with torch.no_grad():
+        expected = model.log_probs(batch.source_BS, batch.prefix_BT)
+        logits = theirs(
+            batch.source_BS, attention_mask=(batch.source_BS != 1).long(), decoder_input_ids=batch.prefix_BT
+        ).logits
+    real = batch.prefix_BT != 1
+    torch.testing.assert_close(logits.log_softmax(dim=-1)[real], expected[real], rtol=1e-4, atol=1e-4)
