@@ -22,7 +22,7 @@ $(CORE): pyproject.toml constraints.txt
 	@touch $@
 
 $(INSTALLED): $(CORE)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs,track,rouge,ctranslate2]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs,track,rouge,ctranslate2,serve,documents]'
 	@touch $@
 
 install: $(INSTALLED)

@@ -22,6 +22,7 @@ from lamina.cli.prepare import prepare
 from lamina.cli.recipes import recipes
 from lamina.cli.rescore import rescore
 from lamina.cli.score import score
+from lamina.cli.serve import serve
 from lamina.cli.study import study
 from lamina.cli.systems import systems
 from lamina.cli.train import train
@@ -46,6 +47,7 @@ app.command("average")(average)
 app.command("score")(score)
 app.command("compare")(compare)
 app.command("export")(export)
+app.command("serve")(serve)
 app.command("study")(study)
 app.command("systems")(systems)
 app.command("import-fairseq")(import_fairseq)
