@@ -80,10 +80,10 @@ def name_models(runs: list[Path], names: list[str]) -> dict[str, Path]:
     models: dict[str, Path] = {}
     given = [(run.resolve().name, run) for run in runs]
     for each in names:
-        name, separator, run = each.partition("=")
-        if not separator or not name or not run:
+        name, _, place = each.partition("=")
+        if not name or not place:
             raise UsageError(f"--name must be NAME=RUN, but is `{each}` instead.")
-        given.append((name, Path(run)))
+        given.append((name, Path(place)))
     for name, run in given:
         if name in models:
             raise UsageError(f"Two models are called `{name}`; name one with --name NAME={run}.")

@@ -49,7 +49,9 @@ def describe_sentence(translator: Translator, source: Sequence[int], tokens: Seq
         memory = ProjectedSource(model.decoder.project_memories(bridge), model.head.project_source(enc))
         states = model.decode(prefix_BT, memory)
         log_probs_TV = model.head(states, memory.head).full()[0]
-        surface = describe_surface(model, states, memory, list(symbols)) if isinstance(model.head, SurfaceHead) else None
+        surface = (
+            describe_surface(model, states, memory, list(symbols)) if isinstance(model.head, SurfaceHead) else None
+        )
         chosen_T = log_probs_TV.gather(1, torch.tensor(list(tokens), device=log_probs_TV.device)[:, None])[:, 0]
         return {
             "source_tokens": source_symbols,
@@ -94,7 +96,10 @@ def layer_weights(model: Seq2Seq, enc: EncoderStates, attention_JTS: Tensor) -> 
         read = list(bridge.ends)
     else:
         return None
-    found: dict[str, Any] = {"layers": names, "weights": [[float(each == end) for each in range(layers)] for end in read]}
+    found: dict[str, Any] = {
+        "layers": names,
+        "weights": [[float(each == end) for each in range(layers)] for end in read],
+    }
     wiring = getattr(model.encoder, "wiring", None)
     if isinstance(wiring, DlclWiring):
         found["wiring"] = [rounded(row) for row in wiring.rows]
@@ -171,4 +176,3 @@ def record_reader(head: SurfaceHead) -> Iterator[list[Tensor]]:
 def rounded(values: Tensor) -> Numbers:
     """Nested lists of four decimals."""
     return torch.round(values.float().cpu(), decimals=4).double().mul(1e4).round().div(1e4).tolist()
-

@@ -50,6 +50,9 @@ class Guard:
             return
         exchange = Exchange(scope, receive, send)
         try:
+            if self.options.url_prefix and scope["path"] == self.options.url_prefix:
+                await exchange.redirect(f"{self.options.url_prefix}/")
+                return
             self.strip_prefix(scope)
             self.identify(scope, exchange)
             body = await exchange.read_body(self.options.max_body, self.options.timeout)
@@ -66,7 +69,7 @@ class Guard:
     def strip_prefix(self, scope: Scope) -> None:
         """Routes are written without `--url-prefix`."""
         prefix, path = self.options.url_prefix, scope["path"]
-        if prefix and not (path == prefix or path.startswith(f"{prefix}/")):
+        if not path.startswith(f"{prefix}/"):
             raise Refusal(404, "not_found", "There is nothing here.")
         scope["path"] = path[len(prefix) :] or "/"
         scope["raw_path"] = scope["path"].encode("utf-8", "surrogatepass")
@@ -152,6 +155,12 @@ class Exchange:
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (b"x-request-id", self.id.encode()), *SECURITY]
         await self._send(message)
+
+    async def redirect(self, place: str) -> None:
+        """The page's own links are relative: it must end with a slash."""
+        headers = [(b"location", place.encode()), (b"content-length", b"0")]
+        await self.send({"type": "http.response.start", "status": 307, "headers": headers})
+        await self.send({"type": "http.response.body", "body": b""})
 
     async def refuse(self, refusal: Refusal) -> None:
         """An error as JSON, in the words of the API that was called."""

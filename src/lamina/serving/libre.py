@@ -51,7 +51,13 @@ class Downloads:
 
 def add_dialect(app: FastAPI, service: Service) -> None:
     """`/translate`, `/detect`, `/languages`, `/frontend/settings`, `/translate_file`."""
-    downloads = Downloads()
+    add_texts(app, service)
+    add_files(app, service, Downloads())
+    add_languages(app, service)
+
+
+def add_texts(app: FastAPI, service: Service) -> None:
+    """`/translate`."""
 
     @app.post("/translate", summary="Translate (LibreTranslate)")
     async def translate(request: Request) -> Response:
@@ -63,7 +69,7 @@ def add_dialect(app: FastAPI, service: Service) -> None:
             return as_json({"translatedText": []})
         alternatives = number_of(form, "alternatives")
         asked = TranslateRequest(
-            texts=texts, model=model["name"], nbest=1 + alternatives, format=format_of(form, service, model)
+            texts=texts, model=model["name"], nbest=1 + alternatives, format=format_of(form, model)
         )
         answer = await finish(service, request, asked)
         results = [result["text"] for result in answer["results"]]
@@ -74,6 +80,10 @@ def add_dialect(app: FastAPI, service: Service) -> None:
         if detected is not None:
             content["detectedLanguage"] = [detected] * len(texts) if many else detected
         return as_json(content)
+
+
+def add_files(app: FastAPI, service: Service, downloads: Downloads) -> None:
+    """`/translate_file`, and where its results are fetched."""
 
     @app.post("/translate_file", summary="Translate a file (LibreTranslate)")
     async def translate_file(request: Request) -> Response:
@@ -104,12 +114,16 @@ def add_dialect(app: FastAPI, service: Service) -> None:
         disposition = f'attachment; filename="translated-{safe}"'
         return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
 
+
+def add_languages(app: FastAPI, service: Service) -> None:
+    """`/detect`, `/languages` and `/frontend/settings`."""
+
     @app.post("/detect", summary="Detect a language (LibreTranslate)")
     async def detect(request: Request) -> Response:
         """Which of the models' source languages `q` is in."""
         form = await form_of(request)
         texts, many = texts_of(form)
-        found = [await detect_language(service, text) for text in texts[:1] if text is not None]
+        found = [await detect_language(service, text) for text in texts[: service.options.max_texts]]
         return as_json(found if many else found[0])
 
     @app.get("/languages", summary="Languages (LibreTranslate)")
@@ -164,7 +178,7 @@ def number_of(form: Form, name: str) -> int:
     return given
 
 
-def format_of(form: Form, service: Service, model: dict[str, Any]) -> Format | None:
+def format_of(form: Form, model: dict[str, Any]) -> Format | None:
     """`text` or `html`; a summarizer reads whole texts."""
     given = form.fields.get("format") or "text"
     if given not in FORMATS:

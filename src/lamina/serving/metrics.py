@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -13,7 +15,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        own = {"registry": self.registry}
+        own: dict[str, Any] = {"registry": self.registry}
         self.requests = Counter("lamina_requests", "Requests by route and status.", ["route", "status"], **own)
         self.seconds = Histogram("lamina_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, **own)
         self.sentences = Counter("lamina_sentences", "Sentences by how they ended.", ["model", "end"], **own)

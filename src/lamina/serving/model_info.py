@@ -37,9 +37,9 @@ def system_of(config: ModelConfig) -> str:
         for name, system in SYSTEMS.items():
             wanted = {"attention": "self", "wiring": "residual", **system.decoder}
             same = all(wanted[key] == value for key, value in decoder.items())
-            if sockets == (system.encoder, system.bridge, system.head) and same:
-                if not exact or system.norm == config.norm:
-                    return name
+            same = same and sockets == (system.encoder, system.bridge, system.head)
+            if same and (not exact or system.norm == config.norm):
+                return name
     return " × ".join(sockets)
 
 

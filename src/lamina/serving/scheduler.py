@@ -25,7 +25,7 @@ SHORT = 4  # sentences of a request that counts as short
 ATTEMPTS = 2  # workers that may die while they decode a sentence
 WINDOW = 3  # times a batch: so many of the next sentences are looked at for similar lengths
 
-Group = tuple[str, tuple[tuple[str, Any], ...], bool]
+Group = tuple[str, tuple[tuple[str, Any], ...], bool, bool]
 
 
 @dataclass(eq=False)
@@ -47,8 +47,8 @@ class QueuedSentence:
 
     @property
     def group(self) -> Group:
-        """Sentences of one group can be decoded together."""
-        return (self.model, self.settings, self.alone)
+        """Sentences of one group can be decoded together; those of short requests do not wait for documents'."""
+        return (self.model, self.settings, self.alone, self.short)
 
     def message(self) -> dict[str, Any]:
         """What the worker is told of it."""
@@ -64,7 +64,7 @@ class DecodingBatch:
     document: bool  # whether any of them belongs to a long request
 
 
-class Decoder(Protocol):
+class DecodingWorker(Protocol):
     """What the scheduler needs of a worker process."""
 
     threads: int
@@ -81,7 +81,7 @@ class Scheduler:
     limit: int
     metrics: Metrics
     clock: Callable[[], float] = time.monotonic
-    worker: Decoder | None = None
+    worker: DecodingWorker | None = None
     groups: dict[Group, list[tuple[float, int, QueuedSentence]]] = field(default_factory=dict)
     waiting: int = 0
     decoding: int = 0
@@ -123,12 +123,12 @@ class Scheduler:
         worker = self.worker
         while worker is not None and self.waiting:
             free = worker.threads - len(worker.running)
-            if free <= 0 and not self._may_overtake(worker):
+            overtakes = free == 0 and all(batch.document for batch in worker.running.values())
+            group = self._next_group(overtakes) if free > 0 or overtakes else None
+            if group is None:
                 break
-            taken = self._take(max(1, free))
-            if not taken:
-                break
-            batch = DecodingBatch(next(self._numbers), taken, not all(each.short for each in taken))
+            taken = self._take(group, max(1, free))
+            batch = DecodingBatch(next(self._numbers), taken, not taken[0].short)
             for sentence in taken:
                 sentence.batch = batch
             worker.running[batch.number] = batch
@@ -137,6 +137,7 @@ class Scheduler:
                 {
                     "do": "search",
                     "id": batch.number,
+                    "document": batch.document,
                     "model": taken[0].model,
                     "settings": dict(taken[0].settings),
                     "sentences": [sentence.message() for sentence in taken],
@@ -144,7 +145,7 @@ class Scheduler:
             )
         self._count()
 
-    def finish(self, worker: Decoder, number: int, answer: dict[str, Any]) -> None:
+    def finish(self, worker: DecodingWorker, number: int, answer: dict[str, Any]) -> None:
         """A worker's answer to a batch: a result for each sentence, or an error."""
         batch = worker.running.pop(number, None)
         if batch is None:
@@ -167,7 +168,7 @@ class Scheduler:
                 self._fail(sentence, Refusal(422, "untranslatable", error or "The model found no translation."))
         self.dispatch()
 
-    def lose(self, worker: Decoder) -> None:
+    def lose(self, worker: DecodingWorker) -> None:
         """A worker died: what it decoded is tried once more by the next one."""
         for number in list(worker.running):
             batch = worker.running.pop(number)
@@ -192,18 +193,8 @@ class Scheduler:
         self.groups.clear()
         self._count()
 
-    def _may_overtake(self, worker: Decoder) -> bool:
-        """Whether one more thread takes a short request: all others are at work on documents."""
-        if len(worker.running) != worker.threads or not all(batch.document for batch in worker.running.values()):
-            return False
-        group = self._next_group()
-        return group is not None and self.groups[group][0][2].short
-
-    def _take(self, free: int) -> list[QueuedSentence]:
-        """What is due first, and others of its group: the share of one free thread, of similar lengths."""
-        group = self._next_group()
-        if group is None:
-            return []
+    def _take(self, group: Group, free: int) -> list[QueuedSentence]:
+        """What is due first in a group, and others of similar lengths: the share of one free thread."""
         queue = self.groups[group]
         most = 1 if group[2] else min(BATCH_SENTENCES, math.ceil(len(queue) / free))
         first = heapq.heappop(queue)
@@ -212,26 +203,21 @@ class Scheduler:
             entry = heapq.heappop(queue)
             if not entry[2].future.done():
                 near.append(entry)
-        if first[2].short:  # a short request is not held up by sentences of a document
-            near.sort(key=lambda entry: not entry[2].short)
-        else:
-            near.sort(key=lambda entry: abs(len(entry[2].text) - len(first[2].text)))
+        near.sort(key=lambda entry: abs(len(entry[2].text) - len(first[2].text)))
         taken, characters = [first[2]], len(first[2].text)
-        for place, entry in enumerate(near):
-            fits = len(taken) < most and characters + len(entry[2].text) <= BATCH_CHARS
-            if not fits or (first[2].short and not entry[2].short):
-                for left in near[place:]:
-                    heapq.heappush(queue, left)
-                break
-            taken.append(entry[2])
-            characters += len(entry[2].text)
+        for entry in near:
+            if len(taken) < most and characters + len(entry[2].text) <= BATCH_CHARS:
+                taken.append(entry[2])
+                characters += len(entry[2].text)
+            else:
+                heapq.heappush(queue, entry)
         if not queue:
             del self.groups[group]
         self.waiting -= len(taken)
         self.decoding += len(taken)
         return taken
 
-    def _next_group(self) -> Group | None:
+    def _next_group(self, short_only: bool = False) -> Group | None:
         """The group of the sentence that is due first; abandoned sentences are dropped on the way."""
         best: Group | None = None
         for group, queue in list(self.groups.items()):
@@ -239,7 +225,7 @@ class Scheduler:
                 heapq.heappop(queue)
             if not queue:
                 del self.groups[group]
-            elif best is None or queue[0][0] < self.groups[best][0][0]:
+            elif (group[3] or not short_only) and (best is None or queue[0][0] < self.groups[best][0][0]):
                 best = group
         return best
 

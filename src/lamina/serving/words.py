@@ -11,6 +11,7 @@ from lamina.text.subwords import CONTINUED, Bpe, SentencePiece
 from lamina.text.vocabulary import SPECIALS
 
 SPACE = "▁"  # SentencePiece's mark of a piece before which there is a space
+PUNCTUATION = frozenset(".,;:!?…。、！？")  # words of their own, though no space stands before them
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -24,7 +25,7 @@ def group_words(side: LanguageText, ids: Sequence[int]) -> list[dict[str, Any]]:
             continued = False
             continue
         if isinstance(side.subwords, SentencePiece):
-            starts = symbol.startswith(SPACE) or not words
+            starts = symbol.startswith(SPACE) or symbol in PUNCTUATION
         elif isinstance(side.subwords, Bpe):
             starts = not continued
             continued = symbol.endswith(CONTINUED)

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from lamina.translation.loading import load
 from lamina.translation.translator import Translator, is_blank
 
 WARM_UP = ["A dog runs.", "two"]
+GIVE_WAY = 5  # niceness of threads that decode documents
 
 
 @dataclass
@@ -119,20 +121,31 @@ def blank() -> dict[str, Any]:
 
 
 def serve(state: WorkerState, threads: int, messages: Any) -> None:
-    """Answer messages until there are no more; one thread more than asked for overtakes documents."""
-    with ThreadPoolExecutor(threads + 1, thread_name_prefix="lamina-decode") as pool:
+    """Answer messages until there are no more; threads for documents give way to those for short requests."""
+    with (
+        ThreadPoolExecutor(threads + 1, thread_name_prefix="lamina-short") as short,
+        ThreadPoolExecutor(threads, thread_name_prefix="lamina-document", initializer=give_way) as documents,
+    ):
         for line in messages:
             message = json.loads(line)
             number = message["id"]
             if message["do"] == "search":
                 state.stops[number] = np.zeros(len(message["sentences"]), np.int64)
-                pool.submit(state.search, message)
+                (documents if message["document"] else short).submit(state.search, message)
             elif message["do"] == "stop":
                 flags = state.stops.get(number)
                 if flags is not None:
                     flags[message["places"]] = 1
             elif message["do"] == "detect":
                 state.write({"id": number, "languages": detect_language(state.translators, message["text"])})
+
+
+def give_way() -> None:
+    """Lower this thread's priority, where threads have their own."""
+    if sys.platform == "linux":
+        own = threading.get_native_id()
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, own, min(19, os.getpriority(os.PRIO_PROCESS, own) + GIVE_WAY))
 
 
 def main() -> None:

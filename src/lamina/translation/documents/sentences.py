@@ -8,9 +8,13 @@ from functools import cache
 from typing import Any
 
 ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof st sr jr vs etc e.g i.e cf no vol fig eq al dept inc ltd co corp gen col lt sgt rev hon "
-    "z.b d.h u.a usw bzw ca nr str abs bspw evtl ggf hr fr geb jh s o.ä m.e p ex env av mme mlle".split()
-)
+    {
+        "mr", "mrs", "ms", "dr", "prof", "st", "sr", "jr", "vs", "etc", "e.g", "i.e", "cf", "no", "vol", "fig", "eq",
+        "al", "dept", "inc", "ltd", "co", "corp", "gen", "col", "lt", "sgt", "rev", "hon", "z.b", "d.h", "u.a", "usw",
+        "bzw", "ca", "nr", "str", "abs", "bspw", "evtl", "ggf", "hr", "fr", "geb", "jh", "s", "o.ä", "m.e", "p", "ex",
+        "env", "av", "mme", "mlle",
+    }
+)  # fmt: skip
 END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”）]*")
 SMALL = re.compile(r"\s+[a-zà-öø-ÿ]")
 

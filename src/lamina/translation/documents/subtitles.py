@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from lamina.translation.documents.document import Passage, Splitter, make_passages
+from lamina.translation.documents.document import Passage, Splitter, has_words, make_passages
 
 TIMING = re.compile(r"^\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s+(?:\d+:)?\d+:\d+[.,]\d+")
 MARKUP = re.compile(r"<[^<>\n]*>|\{[^{}\n]*\}")
@@ -38,7 +38,7 @@ def read_cue(lines: list[str], split: Splitter) -> list[str | Passage]:
     if len(lines) > 1 and not any(MARKUP.search(body) or SPEAKER.match(body) for body in bodies):
         joined = " ".join(body.strip() for body in bodies)
         write = partial(wrap, shares=[len(body.strip()) for body in bodies], ends=ends[:-1])
-        return [*make_passages(joined, split, write), ends[-1]] if joined else lines[:]
+        return [*make_passages(joined, split, write), ends[-1]] if has_words(joined) else [*lines]
     pieces: list[str | Passage] = []
     for body, end in zip(bodies, ends, strict=True):
         pieces += [*read_line(body, split), end]
