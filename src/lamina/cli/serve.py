@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lamina.cli.options import Int8, Threads
-from lamina.errors import MissingExtraError, UsageError
+from lamina.errors import DataError, MissingExtraError, UsageError
 
 
 def serve(
@@ -87,6 +87,8 @@ def name_models(runs: list[Path], names: list[str]) -> dict[str, Path]:
     for name, run in given:
         if name in models:
             raise UsageError(f"Two models are called `{name}`; name one with --name NAME={run}.")
+        if not run.exists():
+            raise DataError(f"{run}: not found.")
         models[name] = run
     if not models:
         raise UsageError("RUN is missing. Example: lamina serve runs/first")

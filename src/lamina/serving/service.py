@@ -108,8 +108,8 @@ class Service:
                 return None
             raise too_late(self.options.timeout)
         finally:
-            everything.cancel()
             self.scheduler.abandon(job.sentences)
+            everything.cancel()
             with suppress(asyncio.CancelledError, Refusal):
                 await everything
 

@@ -270,6 +270,8 @@ function setUpControls() {
     $(id).addEventListener("change", () => { updateModel(); translateNow(); });
   }
   $("key").addEventListener("change", start);
+  $("key-form").addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("resize", closeMenu);
   $("tint").addEventListener("change", () => {
     for (const id of ["output", "other-output"]) $(id).classList.toggle("tinted", $("tint").checked);
   });
