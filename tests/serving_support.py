@@ -40,9 +40,13 @@ class Running:
 
     def worker(self) -> int:
         """The worker's process id."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        (worker,) = [int(child) for child in children if b"lamina.serving.worker" in command_line(int(child))]
+        (worker,) = self.workers()
         return worker
+
+    def workers(self) -> list[int]:
+        """All of them, while one replaces another."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(child) for child in children if b"lamina.serving.worker" in command_line(int(child))]
 
     def memory(self) -> int:
         """Resident bytes of front and worker."""

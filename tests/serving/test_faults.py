@@ -33,7 +33,7 @@ def lines(pairs: Any) -> list[str]:
 @pytest.fixture(scope="module")
 def small(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with a short queue and little patience."""
-    limits = ["--queue", "40", "--timeout", "3", "--max-texts", "60", "--threads", "2"]
+    limits = ["--queue", "40", "--timeout", "5", "--max-texts", "60", "--threads", "2"]
     with start_server(tmp_path_factory.mktemp("small"), models["fused"], *limits) as running:
         yield running
 
@@ -165,7 +165,7 @@ def test_slow_bodies_do_not_stay(small: Running) -> None:
             with contextlib.suppress(TimeoutError):
                 answer += client.recv(1000)
         assert answer.startswith(b"HTTP/1.1 400")
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 8
     small.translate("A dog runs.")
 
 
@@ -191,7 +191,7 @@ def test_a_full_queue_is_said_at_once(small: Running, lines: list[str]) -> None:
     assert {status for status, _, _ in answers} <= {200, 503}
     assert refused
     assert all("retry-after" in headers for _, headers in refused)
-    assert min(taken for taken, _ in refused) < 1
+    assert min(taken for taken, _ in refused) < 2  # far from the deadline
     assert small.post("/v1/translate", {"texts": lines[:50]}).status_code == 413
     assert at_rest(small)
     small.translate("A dog runs.")
@@ -254,10 +254,10 @@ def test_reloading_under_load_loses_nothing(server: Running, lines: list[str]) -
         time.sleep(6)
         finished.set()
         assert set().union(*(each.result() for each in work)) == {200}
-    until = time.monotonic() + 30
-    while "models reloaded" not in server.log.read_text() and time.monotonic() < until:
+    until = time.monotonic() + 60
+    while server.log.read_text().count("models reloaded") < 2 or len(server.workers()) > 1:
+        assert time.monotonic() < until
         time.sleep(0.1)
-    time.sleep(1)
     assert server.worker() != before
     assert server.post("/admin/reload", headers={"x-forwarded-for": "1.2.3.4"}).status_code == 404
 

@@ -22,6 +22,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 from serving_support import Running
 
 INSTALL = "apt-get install chromium chromium-driver"
+TOO_WIDE = """return [...document.querySelectorAll("body *")].filter(each => !each.closest(".scroll table")
+    && each.getBoundingClientRect().right > arguments[0]).map(each => each.outerHTML.slice(0, 80))"""
 TEXT = "The old dog runs. A cat sleeps in the garden."
 
 
@@ -208,6 +210,7 @@ def test_a_phone_shows_everything_below_one_another(page: Page, width: int) -> N
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     page.type(TEXT)
     page.wait(lambda: len(page.words()) > 2)
+    assert page.driver.execute_script(TOO_WIDE, width) == []
     assert page.driver.execute_script("return document.documentElement.scrollWidth") <= width
     source, output = page.one("#source").rect, page.one("#output").rect
     assert output["y"] >= source["y"] + source["height"]
@@ -238,7 +241,7 @@ def test_the_keyboard_is_enough(page: Page) -> None:
 
 def test_everything_has_a_name(page: Page) -> None:
     """Chromium's own accessibility tree: no control without a name."""
-    page.type("A dog runs.")
+    page.type(TEXT)
     page.wait(lambda: len(page.words()) > 1)
     nodes = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     controls = [

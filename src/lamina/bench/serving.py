@@ -71,13 +71,18 @@ def measure_serving(
 
 @contextmanager
 def start_server(run: Path, int8: bool, *options: str) -> Iterator[int]:
-    """A server of its own on a free port."""
+    """`lamina serve` on a free port."""
+    command = [sys.executable, "-m", "lamina", "serve", f"--name=model={run}", "--port=0", *options]
+    with start_process([*command, *(["--int8"] if int8 else []), "--ready-file"]) as port:
+        yield port
+
+
+@contextmanager
+def start_process(command: Sequence[str]) -> Iterator[int]:
+    """A server whose last argument is the file that is to receive its port."""
     with TemporaryDirectory() as folder:
         told = Path(folder) / "port"
-        command = [sys.executable, "-m", "lamina", "serve", f"--name=model={run}", "--port=0", f"--ready-file={told}"]
-        process = subprocess.Popen(
-            [*command, *options, *(["--int8"] if int8 else [])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([*command, str(told)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield asyncio.run(wait_until_ready(process, told))
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 MAX_BEAM = MAX_NBEST = 20
@@ -30,7 +30,8 @@ class ServeOptions:
     int8: bool = False
     threads: int | None = None
     log_text: bool = False
-    ready_file: Path | None = field(default=None, repr=False)  # receives the port once the server listens
+    ready_file: Path | None = None  # receives the port once the server listens
+    worker: tuple[str, ...] = ("-m", "lamina.serving.worker")  # what Python runs; benchmarks put another engine there
 
     @property
     def max_document(self) -> int:

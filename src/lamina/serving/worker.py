@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -148,7 +149,7 @@ def give_way() -> None:
             os.setpriority(os.PRIO_PROCESS, own, min(19, os.getpriority(os.PRIO_PROCESS, own) + GIVE_WAY))
 
 
-def main() -> None:
+def main(make_state: Callable[..., WorkerState] = WorkerState) -> None:
     """Load, warm up, say so, serve."""
     end_with_parent("SIGKILL")
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the front says when to stop
@@ -157,7 +158,7 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the messages
     arguments = json.loads(sys.argv[1])
-    state = WorkerState({}, output=output)
+    state = make_state({}, output=output)
     try:
         for name, path in arguments["models"]:
             translator = load(path, int8=arguments["int8"], threads=arguments["threads"])

@@ -49,7 +49,7 @@ class WorkerProcess:
             "threads": options.threads,
         }
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "lamina.serving.worker", json.dumps(arguments),
+            sys.executable, *options.worker, json.dumps(arguments),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE_BYTES, start_new_session=True,
         )  # fmt: skip
         worker = cls(process)
