@@ -18,11 +18,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from lamina.search.settings import SearchSettings
 
 import lamina
 from lamina.base.cpu import chosen_set
 from lamina.engine.compilation import make_engine
+from lamina.search.settings import SearchSettings
 
 VOCABULARY, BEAM = 10_124, 5
 PLAIN, DEEP, FUSED = "plain-6", "msc-72", "surface-fusion-6"
