@@ -4,21 +4,21 @@
     python benchmarks/decoding_speed.py RUN SOURCE [--sentences N] [--rounds 3] [--batch 32 --batch 1] [--length N]
     python benchmarks/decoding_speed.py --random base [--vocabulary 10000] --sentences 64 --length 25
 
-RUN is a run, checkpoint or model folder of a plain Transformer; SOURCE is text, one sentence a line. With `--random`, a
-model of that size with fresh weights translates random sources of 25 tokens. `--length` has every output be exactly
-that long. Beam 5, length penalty 1. Output tokens are those of the best hypotheses, `</s>` included.
+RUN is a run, checkpoint or model folder of a plain Transformer; SOURCE is text, one sentence per line. With `--random`,
+a model of the given size with random weights translates random sources of 25 tokens. `--length` forces every output to
+that length. Beam 5, length penalty 1. Output tokens are those of the best hypotheses, `</s>` included.
 
-The systems take turns after a warm-up, in which a threading of CTranslate2 that is less than half as fast as its best
-one drops out. `2x1` means two workers with one thread each; one sentence at a time is one worker's work. Lamina has two
-cores and shares them out as it does by itself; Marian has two threads for many sentences and one for one, where a
-second only slows it down.
-CTranslate2 and Marian are done with a sentence when five hypotheses have ended (in Marian that is `early_stopping`, and
-faster than its default) or after 256 tokens; Lamina's own limit depends on the source. Prints JSON with medians, how
-many outputs are those of Lamina in float32, and ratios to CTranslate2's best threading in the same numbers of bits.
-`--only lamina,ctranslate2` leaves the rest out.
+The systems take turns after a warm-up, which eliminates CTranslate2 threadings that are less than half as fast as its
+best one. `2x1` means two workers with one thread each; one sentence at a time occupies one worker. Lamina distributes
+its work over two cores by itself. Marian uses two threads for batches and one for single sentences, where a second
+thread would slow it down.
+CTranslate2 and Marian finish a sentence when five hypotheses have ended (for Marian this is `early_stopping`, which is
+faster than its default) or after 256 tokens; Lamina's limit depends on the source. Prints JSON with medians, the number
+of outputs that equal Lamina's in float32, and ratios to CTranslate2's best threading at the same precision.
+`--only lamina,ctranslate2` omits the rest.
 
-Marian is post-norm; a pre-norm model is measured without it. Before anything is timed, its greedy output is compared
-with Lamina's log-probabilities on a few sentences.
+Marian is post-norm, so pre-norm models are measured without it. Before timing, its greedy output is compared with
+Lamina's log-probabilities on a few sentences.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from lamina.engine.compilation import ready_folder
 from lamina.interop.ctranslate2 import export_ctranslate2
 from lamina.model.layers.positions import sinusoids
 from lamina.model.seq2seq import Seq2Seq
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 from lamina.store.loading import load_run
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.vocabulary import EOS, PAD, SPECIALS, Vocabulary
@@ -62,7 +62,7 @@ System = Callable[[Tokens], Tokens]  # sources without `</s>` to outputs that en
 
 @dataclass(frozen=True)
 class Weights:
-    """One model in the form that each system reads."""
+    """One model in the format of each system."""
 
     ctranslate2: Path
     model: Seq2Seq
@@ -80,21 +80,21 @@ class Weights:
 
 def make_lamina(weights: Weights, batch: int, int8: bool) -> System:
     translator = Translator([weights.model], weights.text, int8=int8)
-    settings = SearchSettings(BEAM, LENPEN)
+    settings = SearchSettings(beam=BEAM, lenpen=LENPEN)
     if weights.length is not None:
         settings = replace(settings, min_length=weights.length, max_length=(0.0, weights.length))
 
     def call(sources: Tokens) -> Tokens:
         torch.set_num_threads(CORES)
         ended = [[*source, SPECIALS[EOS]] for source in sources]
-        found = translator.translate_tokens(ended, batch_sentences=batch, search=settings)
+        found = translator.translate_tokens(ended, batch_sentences=batch, **settings.model_dump())
         return [translation.tokens for translation in found]
 
     return call if batch > 1 else lambda sources: [call([source])[0] for source in sources]
 
 
 def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, threads: int) -> System:
-    """All sentences in one call, which sorts them by length and spreads batches over workers; or one at a time.
+    """All sentences in one call, which sorts them by length and distributes batches over workers; or one at a time.
 
     A few sentences are cut in as many batches as there are workers.
     """
@@ -138,7 +138,7 @@ def make_huggingface(weights: Weights, batch: int) -> System:
     return translate
 
 
-# Which systems are measured at a batch of many sentences, and which at one.
+# Systems measured with batches, and with single sentences.
 MANY: dict[str, Callable[[Weights, int], System]] = {
     "lamina float32": partial(make_lamina, int8=False),
     "lamina int8": partial(make_lamina, int8=True),
@@ -160,7 +160,7 @@ FAMILIES = ("lamina", "ctranslate2", "huggingface")
 
 
 def copy_to_marian(model: Seq2Seq) -> Any:
-    """`MarianMTModel` with our weights and our positions."""
+    """`MarianMTModel` with Lamina's weights and positions."""
     from transformers import MarianConfig, MarianMTModel
 
     config = model.config
@@ -195,7 +195,7 @@ def copy_to_marian(model: Seq2Seq) -> Any:
 
 
 def marian_weights(model: Seq2Seq, positions: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Marian's names and our values."""
+    """Marian's parameter names with Lamina's values."""
 
     def linear(name: str, weight: Tensor, bias: Tensor) -> Iterator[tuple[str, Tensor]]:
         yield f"{name}.weight", weight
@@ -243,13 +243,13 @@ def generate(model: Any, sources: list[list[int]], longest: int = LONGEST, **sea
 
 
 def instruction_set() -> str:
-    """What Lamina's engine is compiled for; CTranslate2 chooses by itself."""
+    """The instruction set of Lamina's engine; CTranslate2 chooses its own."""
     ready_folder()
     return chosen_set().name
 
 
 def check_greedy(weights: Weights, sources: Tokens) -> None:
-    """Stop unless Marian writes what Lamina's log-probabilities say."""
+    """Exit unless Marian's greedy output matches Lamina's log-probabilities."""
     marian = copy_to_marian(weights.model)
     for source in sources:
         ids = weights.vocabulary.encode(source)
@@ -264,7 +264,7 @@ def check_greedy(weights: Weights, sources: Tokens) -> None:
 
 
 def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[str, Any]:
-    """Rounds in which every system translates everything once."""
+    """Rounds in which every system translates all sentences once."""
     warm_up = {name: run(system, sources)[1] for name, system in systems.items()}
     systems = {
         name: system
@@ -275,7 +275,7 @@ def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[st
     written: dict[str, Tokens] = {}
     for _ in range(rounds):
         for name, system in systems.items():
-            time.sleep(0.5)  # threads of the one before go to sleep
+            time.sleep(0.5)  # let the previous system's threads go idle
             written[name], speed = run(system, sources)
             speeds[name].append(speed)
     ours = written.get("lamina float32", [])
@@ -301,14 +301,14 @@ def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[st
 
 
 def run(system: System, sources: Tokens) -> tuple[Tokens, float]:
-    """Outputs, and their tokens per second."""
+    """Outputs and tokens per second."""
     started = time.perf_counter()
     written = system(sources)
     return written, sum(map(len, written)) / (time.perf_counter() - started)
 
 
 def kind(name: str) -> list[str]:
-    """A system and its numbers of bits, without its threading."""
+    """A system's name and precision, without its threading."""
     return name.split()[:2]
 
 
@@ -336,7 +336,7 @@ def parse() -> argparse.Namespace:
 
 
 def make_random(options: argparse.Namespace) -> tuple[Seq2Seq, TextPipeline, Tokens]:
-    """Fresh weights, a vocabulary of made-up words, and sources of 25 of them."""
+    """A model with random weights, a vocabulary of made-up words, and sources of 25 of these words."""
     torch.manual_seed(1)
     model = lamina.build(options.system, size=options.random, vocab_size=options.vocabulary).eval()
     vocabulary = Vocabulary((*SPECIALS, *(f"w{number}" for number in range(len(SPECIALS), options.vocabulary))))

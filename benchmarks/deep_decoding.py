@@ -1,11 +1,11 @@
-"""What a 72-layer MSC encoder and SurfaceFusion's head cost when translating on a CPU, beside a plain 6-layer model.
+"""The cost of a 72-layer MSC encoder and SurfaceFusion's head when translating on a CPU, against a plain 6-layer model.
 
     python benchmarks/deep_decoding.py [--rounds 5] [--length 20] [--steps 25] [--batch 32]
 
 Random weights, `small`, 10,124 vocabulary entries, beam 5, one thread. Prints JSON: tokens per second of the decoder's
 steps (encoder excluded) and of the whole, for `--batch` sentences of `--length` tokens and outputs of `--steps` tokens;
-and the encoder's time beside that of its matrix products alone, which are the same program without its other
-instructions. Systems take turns; medians.
+and the encoder's time relative to its matrix products alone (the same program without the other instructions).
+Systems take turns; figures are medians.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 import lamina
 from lamina.base.cpu import chosen_set
 from lamina.engine.compilation import make_engine
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 
 VOCABULARY, BEAM = 10_124, 5
 PLAIN, DEEP, FUSED = "plain-6", "msc-72", "surface-fusion-6"
@@ -49,7 +49,7 @@ class Subject:
         self.codes = {"encoder": code, "products": code[code[:, 0] == PRODUCT].copy()}
 
     def run_encoder(self, name: str) -> None:
-        """The encoder, or its products alone."""
+        """Run the encoder, or its matrix products alone."""
         self.engine.codes["encoder"] = self.codes[name]
         self.engine.encode(self.space, self.batch)
         self.engine.codes["encoder"] = self.codes["encoder"]

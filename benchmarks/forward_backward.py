@@ -1,9 +1,9 @@
-"""One forward and backward pass beside the same size built from `torch.nn.Transformer`, with the same loss.
+"""One forward and backward pass, compared with a `torch.nn.Transformer` of the same size and with the same loss.
 
     python benchmarks/forward_backward.py [--size small] [--tokens 4096] [--repeats 7] [--dropout 0.1]
 
-The two take turns, so that whatever else the machine does touches both. Prints JSON with the median of the ratios;
-below 1 means that Lamina is faster.
+The two take turns, so that background load affects both. Prints JSON with the median of the time ratios; below 1 means
+that Lamina is faster.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TorchTransformer(nn.Module):
         sizes = SIZES[size]
         self.embedding = nn.Embedding(vocabulary, sizes["d_model"], padding_idx=1)
         nn.init.normal_(self.embedding.weight, std=sizes["d_model"] ** -0.5)
-        warnings.filterwarnings("ignore", "enable_nested_tensor")  # says that pre-norm has no nested fast path
+        warnings.filterwarnings("ignore", "enable_nested_tensor")  # warns that pre-norm has no nested fast path
         self.transformer = nn.Transformer(
             sizes["d_model"],
             sizes["heads"],
@@ -43,7 +43,7 @@ class TorchTransformer(nn.Module):
             batch_first=True,
             norm_first=True,
         )
-        # The published backbone has dropout on residuals only; attention weights and activations keep all.
+        # The published backbone applies dropout to residuals only, not to attention weights or activations.
         for name, module in self.transformer.named_modules():
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
@@ -72,7 +72,7 @@ class TorchTransformer(nn.Module):
 
 
 def make_batch(tokens: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A bucketed batch: targets of nearly one length, up to a tenth of padding."""
+    """A bucketed batch: targets of similar length, with up to 10 % padding."""
     rows = tokens // length
     batch = torch.randint(4, vocabulary, (3, rows, length))
     for row in range(rows):

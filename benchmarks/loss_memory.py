@@ -2,8 +2,8 @@
 
     python benchmarks/loss_memory.py [--tokens 4096] [--d-model 512] [--vocabulary 32000]
 
-Each head is measured in a process of its own: peak RSS with the loss and its backward, minus RSS when the softmax
-matrix, its gradient, the features and their gradients exist already. Prints JSON.
+Each head is measured in its own process: peak RSS with the loss and its backward pass, minus the RSS once the softmax
+matrix, its gradient, the features and their gradients have been allocated. Prints JSON.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def measure(head: str, tokens: int, d_model: int, vocabulary: int) -> float:
     features_BTD.grad = torch.zeros_like(features_BTD)
     with torch.no_grad():
         memory = model.head.project_source(model.encode(source_BS))
-    states = DecoderStates((features_BTD,), features_BTD)
+    states = DecoderStates((features_BTD,), features_BTD, features_BTD)
     before = resident_mb()
     if HEADS[head] is None:
         logits = torch.nn.functional.linear(features_BTD[0], model.head.weight_VD)

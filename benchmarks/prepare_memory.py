@@ -1,9 +1,9 @@
-"""Anonymous memory of preparing and of iterating a large corpus.
+"""Anonymous memory used to prepare a large corpus and to iterate over it.
 
     python benchmarks/prepare_memory.py [--pairs 5000000] [--workers 2] [--folder DIR]
 
-Writes so many generated pairs, runs `lamina prepare` on them and then one epoch of batches, and samples RssAnon of
-all processes of each meanwhile. Prints JSON. Needs about 200 bytes of disk per pair.
+Writes the given number of generated pairs, runs `lamina prepare` on them and then one epoch of batches, sampling the
+RssAnon of all processes meanwhile. Prints JSON. Needs about 200 bytes of disk space per pair.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def anonymous_mb(process: int) -> float:
 
 
 def watch(command: list[str]) -> dict[str, float]:
-    """Run a command; its peak of anonymous memory and its duration."""
+    """Run a command; return its peak anonymous memory and its duration."""
     started, peak = time.perf_counter(), 0.0
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while process.poll() is None:

@@ -1,12 +1,12 @@
-"""`lamina train` beside Hugging Face Marian of the same shape, on the same batches.
+"""`lamina train` compared with Hugging Face Marian of the same shape, on the same batches.
 
     pip install transformers
     python benchmarks/training_speed.py DATA [--size tiny] [--rounds 5] [--steps 4]
 
-DATA is a folder that `lamina prepare` made. Each of the two lives in a process of its own, so that peak memory is its
-own, and they take turns. Both have residual dropout 0.1, label smoothing 0.1, shared embeddings, pre-norm or post-norm
-as they come (Marian is post-norm, and so is Lamina's here) and a fused Adam. Prints JSON: non-padding source and target
-tokens per second, the median of the ratios, and peak memory.
+DATA is a folder written by `lamina prepare`. Each system runs in its own process, so that peak memory is measured
+separately, and they take turns. Both are post-norm, with residual dropout 0.1, label smoothing 0.1, shared embeddings
+and a fused Adam. Prints JSON: non-padding source and target tokens per second, the median of the ratios, and peak
+memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ train: {{max_steps: 100000, batch_tokens: {tokens}, lr: 1.0e-4, warmup: 10, labe
 
 
 def lamina_step(data: Path, size: str, tokens: int) -> Step:
-    """One update exactly as `lamina train` makes it."""
+    """One update, exactly as in `lamina train`."""
     import torch
 
     from lamina.bench.training import benchmark_trainer
@@ -48,7 +48,7 @@ def lamina_step(data: Path, size: str, tokens: int) -> Step:
 
 
 def marian_step(data: Path, size: str, tokens: int) -> Step:
-    """Marian with torch's own cross-entropy, which is faster than the library's label smoother."""
+    """Marian with torch's cross-entropy, which is faster than the library's label smoother."""
     import torch
     from transformers import MarianConfig, MarianMTModel
 

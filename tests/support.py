@@ -179,9 +179,30 @@ VARIANTS = [
     Variant("surface-mean", surface(reader="mean"), "surface"),
     Variant("surface-max", surface(reader="max"), "surface"),
     Variant("surface-mean-bare", surface(reader="mean", ffn=False), "surface"),
+    Variant("pointer-without-input", {"head": {"type": "pointer", "reads_input": False}}, "pointer"),
+    Variant(
+        "pointer-share-none-coverage",
+        {"share_embeddings": "none", "head": {"type": "pointer", "coverage": 1.0}},
+        "pointer",
+    ),
 ]
 
-every_combination = pytest.mark.parametrize("combination", [*LEGAL, *VARIANTS], ids=str)
+
+def redundant(combination: Combination | Variant) -> bool:
+    """Whether a combination joins parts that meet nowhere but in others that are tested as well: left to slow tests."""
+    if not isinstance(combination, Combination) or (combination.encoder, combination.bridge) == ("stack", "top"):
+        return False
+    plain = (combination.attention, combination.norm) == ("self", "pre")
+    if combination.encoder == "hierarchical":
+        return not plain or combination.head != "softmax"
+    return combination.head == "pointer" and not plain
+
+
+every_combination = pytest.mark.parametrize(
+    "combination",
+    [pytest.param(each, marks=pytest.mark.slow if redundant(each) else ()) for each in [*LEGAL, *VARIANTS]],
+    ids=str,
+)
 
 
 def small(system: str | None = None, **own: Any) -> Seq2Seq:

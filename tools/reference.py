@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer.main
 
@@ -23,7 +23,7 @@ from lamina.recipe.schema import TrainSettings
 API = {  # by module
     "lamina": ["load", "build", "load_fairseq"],
     "lamina.translation": ["Translator", "Translation"],
-    "lamina.search.settings": ["SearchSettings"],
+    "lamina.recipe.decode": ["SearchSettings"],
     "lamina.search.sampling": ["SamplingSettings"],
     "lamina.model.seq2seq": ["Seq2Seq"],
     "lamina.scoring.compare": ["compare_outputs", "Row"],
@@ -43,23 +43,29 @@ def pages() -> dict[str, Iterator[str]]:
 def commands() -> Iterator[str]:
     """Every verb: its help, arguments, options and defaults."""
     root: Any = typer.main.get_command(app)
-    yield f"# The command line\n\n`lamina VERB …`, or `python -m lamina VERB …`. {root.help}\n"
-    yield "Before the verb: `--version` prints the version. Anywhere: `--debug` shows a traceback when something goes"
-    yield "wrong. Results go to stdout, everything else to stderr.\n"
+    yield f"# The command line\n\n`lamina COMMAND …`, or `python -m lamina COMMAND …`. {help_text(root)}\n"
+    yield "Before the command: `--version` prints the version. Anywhere: `--debug` shows a traceback when a command"
+    yield "fails. Results go to stdout, everything else to stderr.\n"
     for name, verb in root.commands.items():
         below = getattr(verb, "commands", {})
         for path, command in [(name, verb), *((f"{name} {each}", below[each]) for each in below)]:
-            text = re.sub(r"\[(/?)bold\]", "**", inspect.cleandoc(command.help or ""))
-            text = re.sub(r"(\n    .+)\n(?=\n    )", r"\1", text)  # examples become one block
-            yield f"{'#' * (2 + path.count(' '))} lamina {path}\n\n{text}\n"
+            yield f"{'#' * (2 + path.count(' '))} lamina {path}\n\n{help_text(command)}\n"
             if command.params:
                 rows = [describe_parameter(command.callback, parameter) for parameter in command.params]
                 yield "\n".join(["| argument or option | default | |\n|---|---|---|", *rows, ""])
 
 
+def help_text(command: Any) -> str:
+    """A command's help as Markdown, its examples in one block."""
+    text = re.sub(r"\[(/?)bold\]", "**", inspect.cleandoc(command.help or ""))
+    return re.sub(r"(\n    .+)\n(?=\n    )", r"\1", text)
+
+
 def describe_parameter(function: Any, parameter: Any) -> str:
     """A row of a verb's table."""
-    kind: Any = get_type_hints(inspect.unwrap(function))[parameter.name]
+    kind: Any = inspect.signature(function, eval_str=True).parameters[parameter.name].annotation
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     while type(None) in get_args(kind) or get_origin(kind) is list:
         kind = get_args(kind)[0]
     shape = "|".join(get_args(kind)) if get_origin(kind) is Literal else KINDS.get(kind, "")
@@ -75,9 +81,9 @@ def describe_parameter(function: Any, parameter: Any) -> str:
 def recipe() -> Iterator[str]:
     """Every key of a recipe: type, default, meaning."""
     schema = recipe_schema()["properties"]
-    yield "# The recipe\n\nA recipe is a YAML file. Every key may be left out: `system` and `size` fill it.\n"
-    yield "Defaults hold where neither says otherwise.\n"
-    yield f"{HEADINGS}\n| `name` | text | the file's | what the run is called |"
+    yield "# The recipe\n\nA recipe is a YAML file. All keys are optional; defaults come from `system` and `size`,\n"
+    yield "else from this page.\n"
+    yield f"{HEADINGS}\n| `name` | text | the file's | name of the run |"
     yield f"| `system` | {kind_of(schema['system'])} | `null` | a published system, on which the other keys build |"
     yield f"\n## `model`\n\n{HEADINGS}"
     yield f"| `size` | {kind_of(schema['model']['properties']['size'])} | `base` | sizes and depths, where not given |"
@@ -95,7 +101,8 @@ def recipe() -> Iterator[str]:
 
 def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
     """A row for each key, in the order of the code; the meaning is the comment beside it."""
-    said = comments(settings)
+    described = {name: field.description for name, field in settings.model_fields.items() if field.description}
+    said = {**comments(settings), **described}
     for name, option in properties(settings).items():
         if name in keys:
             default = f"`{json.dumps(option['default'])}`".replace('"', "") if "default" in option else "from the size"
@@ -131,7 +138,8 @@ def kind_of(option: dict[str, Any]) -> str:
 def python() -> Iterator[str]:
     """Signatures, docstrings and fields."""
     yield "# Python\n\n`import lamina` does not import torch; calling one of its functions does."
-    for name in (f"{module}.{each}" for module, names in API.items() for each in names):
+    for module, each in ((module, each) for module, names in API.items() for each in names):
+        name = f"{module}.{each}"
         thing: Any = pkgutil.resolve_name(name)
         if not inspect.isclass(thing):
             yield f"\n## {name}\n\n{signature(thing)}"
@@ -140,8 +148,15 @@ def python() -> Iterator[str]:
         for field in getattr(thing, "__dataclass_fields__", {}).values():
             yield f"- `{field.name}: {field.type}` {comments(thing).get(field.name, '')}"
         for member in vars(thing).values():
-            if inspect.isfunction(member) and not member.__name__.startswith("_"):
+            if is_public(member):
                 yield f"\n### {thing.__name__}.{member.__name__}\n\n{signature(member)}"
+
+
+def is_public(member: Any) -> bool:
+    """Whether a class's member is a function of ours that users call."""
+    return (
+        inspect.isfunction(member) and member.__module__.startswith("lamina.") and not member.__name__.startswith("_")
+    )
 
 
 def signature(function: Any) -> str:

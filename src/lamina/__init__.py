@@ -1,4 +1,4 @@
-"""Lamina: sequence-to-sequence models whose layers are fused.
+"""Lamina: sequence-to-sequence models whose decoder can read every encoder layer, not just the last.
 
 Importing this module does not import torch; calling one of its functions does.
 """
@@ -41,7 +41,7 @@ def load(
 ) -> Translator:
     """Load a run, a checkpoint or a model folder for translation; several are an ensemble.
 
-    What comes back translates lines of text:
+    The result translates text:
 
         translator = lamina.load("runs/x")
         translator.translate(["A dog runs."], beam=5)[0].text

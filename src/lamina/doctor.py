@@ -1,4 +1,4 @@
-"""What is installed and what this machine offers; whatever is missing or broken is a finding, never an error."""
+"""What is installed and what this machine offers; problems are reported, never raised."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 
+from lamina.base.onednn import VARIABLE
 from lamina.version import __version__
 
 FOR_DEVELOPERS = ("dev", "docs", "all")  # extras that add nothing a user could miss
@@ -57,13 +58,13 @@ class Requirement:
 
 
 def examine() -> list[Check]:
-    """Everything there is to know, in the order of the report."""
+    """All checks, in the order of the report."""
     return [*versions(), *devices(), *extras(), *places(), try_model(), try_engine()]
 
 
 def versions() -> Iterator[Check]:
     """Lamina, Python and what Lamina cannot do without."""
-    note = "" if requirements() else ", not installed: what it needs is not known"
+    note = "" if requirements() else ", not installed: its requirements are unknown"
     yield Check("versions", "lamina", f"{__version__}{note}")
     yield Check("versions", "python", platform.python_version())
     for requirement in requirements():
@@ -104,6 +105,7 @@ def devices() -> Iterator[Check]:
     yield inform("cores", lambda: f"{os.cpu_count()}")
     yield inform("threads", threads)
     yield inform("vectors", vectors)
+    yield inform("oneDNN", onednn)
     yield inform("engine", engine)
     yield inform("memory", memory)
     yield inform("cuda", graphics)
@@ -139,6 +141,12 @@ def vectors() -> str:
     import torch
 
     return torch.backends.cpu.get_cpu_capability()
+
+
+def onednn() -> str:
+    """Whether torch's 16-bit products are limited on this CPU, and by whom."""
+    limit = os.environ.get(VARIABLE)
+    return "no limit" if limit is None else f"limited to {limit} ({VARIABLE})"
 
 
 def engine() -> str:
@@ -230,7 +238,7 @@ def train_and_search() -> None:
 
 
 def gigabytes(count: int) -> str:
-    """Bytes as people say them."""
+    """A readable number of bytes."""
     return f"{count / 1e9:,.1f} GB"
 
 

@@ -12,25 +12,25 @@ class LaminaError(Exception):
 
 
 class UsageError(LaminaError):
-    """A flag, a name or an option that cannot be meant."""
+    """Invalid flag, name or option."""
 
     exit_code = 2
 
 
 class DataError(LaminaError):
-    """A file that does not hold what it should."""
+    """A missing, damaged or unsuitable file."""
 
     exit_code = 3
 
 
 class DivergenceError(LaminaError):
-    """Training went wrong by itself."""
+    """Training diverged."""
 
     exit_code = 4
 
 
 class MissingExtraError(LaminaError):
-    """Something that an optional part of the installation does."""
+    """An optional dependency is not installed."""
 
     exit_code = 5
 
@@ -39,7 +39,7 @@ class MissingExtraError(LaminaError):
 
 
 class StoppedError(LaminaError):
-    """Asked to stop, saved, and can go on."""
+    """Stopped on request after saving; can be resumed."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

@@ -163,7 +163,7 @@ def test_dlcl_weights(trained: TrainedRun, tmp_path: Path) -> None:
 def test_gates_of_msc(trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     run = trained("msc")
     assert analyze("layers", run, "--out", tmp_path).stderr == (
-        f"lamina: {run}: its gates depend on text; give some with --test SRC TGT.\n"
+        f"lamina: {run}: its gates depend on the input; give text with --test SRC TGT.\n"
     )
     result = analyze("layers", run, "--test", *test_set, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
@@ -276,11 +276,11 @@ def test_a_report_has_all_that_applies(trained: TrainedRun, test_set: tuple[Path
         ),
         (
             ["difficulty", "{transformer}", "--checkpoints", "50", "--test", "{en}", "{de}"],
-            "{transformer}: has 2 checkpoints, but 50 are asked for; train it with `train.keep_last=50` or more, or "
+            "{transformer}: has 2 checkpoints, but --checkpoints is 50; train it with `train.keep_last=50` or more, or "
             "ask for fewer with --checkpoints.",
         ),
         (["gradients", "{model}"], "{model}/metrics.jsonl: not found; {model} is not a run of `lamina train`."),
-        (["attention", "{transformer}", "--source", " "], "The source is blank; give a sentence with --source."),
+        (["attention", "{transformer}", "--source", " "], "--source is blank; give a sentence."),
     ],
 )
 def test_what_is_missing_is_said(

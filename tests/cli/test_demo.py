@@ -58,7 +58,7 @@ def test_stopped_and_started_again(tmp_path: Path) -> None:
         process.send_signal(2)
         _, said = process.communicate()
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "lamina: Stopped and saved; the same command goes on."
+    assert said.splitlines()[-1] == "lamina: Stopped and saved; rerun the same command to resume."
     first = subprocess.run(command, check=True, capture_output=True)
     weights = [tmp_path / "runs" / name / "model" / "model.safetensors" for name in ("plain", "fused")]
     before = [path.read_bytes() for path in weights]

@@ -32,7 +32,17 @@ def test_a_working_installation() -> None:
     assert found["versions"]["torch"]["found"] == torch.__version__
     assert {"numpy", "PyYAML", "subword-nmt", "typer"} <= found["versions"].keys()
     assert found["devices"]["threads"]["found"] == str(torch.get_num_threads())
-    assert list(found["devices"]) == ["cpu", "cores", "threads", "vectors", "engine", "memory", "cuda", "precision"]
+    assert list(found["devices"]) == [
+        "cpu",
+        "cores",
+        "threads",
+        "vectors",
+        "oneDNN",
+        "engine",
+        "memory",
+        "cuda",
+        "precision",
+    ]
     assert list(found["extras"]) == EXTRAS
     assert re.fullmatch(r"[\d,]+\.\d GB", found["disk"]["free here"]["found"])
     assert float(re.fullmatch(r"ok, (.*) s", found["self-test"]["model"]["found"])[1]) < 2
@@ -43,7 +53,7 @@ def test_a_working_installation() -> None:
 def test_columns_are_aligned() -> None:
     result = run_lamina("doctor")
     *lines, blank, verdict = result.stdout.splitlines()
-    assert (blank, verdict) == ("", "Everything that is needed works.")
+    assert (blank, verdict) == ("", "All required components work.")
     sections = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert sections == ["versions", "devices", "extras", "disk", "self-test"]
     assert len({re.match(r"\S*\s+", line).end() for line in lines}) == 1
@@ -57,7 +67,7 @@ def test_a_broken_dependency_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["versions"]["torch"]["found"] == f"{broken}; pip install 'torch>=2.6'"
     assert found["self-test"]["model"]["works"] is False
     assert found["devices"]["threads"]["found"].startswith("unknown (ModuleNotFoundError")
-    assert run_lamina("doctor").stdout.endswith("\nDoes not work: torch, model, engine.\n")
+    assert run_lamina("doctor").stdout.endswith("\nNot working: torch, model, engine.\n")
 
 
 def test_a_missing_dependency_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +112,4 @@ def test_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(metadata, "requires", fail)
     found = report(code=0)["versions"]["lamina"]["found"]
-    assert found == f"{lamina.__version__}, not installed: what it needs is not known"
+    assert found == f"{lamina.__version__}, not installed: its requirements are unknown"

@@ -37,36 +37,42 @@ VERBS = dict(commands())
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("trian", "lamina: no verb `trian`. Did you mean `train`? `lamina --help` shows all."),
-        ("qqq", "lamina: no verb `qqq`. `lamina --help` shows all."),
-        ("bench trian", "lamina bench: no verb `trian`. Did you mean `train`? `lamina bench --help` shows all."),
-        ("recipes shema", "lamina recipes: no verb `shema`. Did you mean `schema`? `lamina recipes --help` shows all."),
-        ("--", "lamina: a verb is missing. `lamina --help` shows all."),
-        ("--verson", "lamina: no option `--verson`. Did you mean `--version`? `lamina --help` shows all."),
+        ("trian", "lamina: unknown command `trian`. Did you mean `train`? See `lamina --help`."),
+        ("qqq", "lamina: unknown command `qqq`. See `lamina --help`."),
+        (
+            "bench trian",
+            "lamina bench: unknown command `trian`. Did you mean `train`? See `lamina bench --help`.",
+        ),
+        (
+            "recipes shema",
+            "lamina recipes: unknown command `shema`. Did you mean `schema`? See `lamina recipes --help`.",
+        ),
+        ("--", "lamina: a command is missing. See `lamina --help`."),
+        ("--verson", "lamina: unknown option `--verson`. Did you mean `--version`? See `lamina --help`."),
         (
             "prepare --source-lang en",
-            "lamina prepare: no option `--source-lang`. Did you mean `--langs`? `lamina prepare --help` shows all.",
+            "lamina prepare: unknown option `--source-lang`. Did you mean `--langs`? See `lamina prepare --help`.",
         ),
-        ("train r --dat x", "lamina train: no option `--dat`. Did you mean `--data`? `lamina train --help` shows all."),
-        ("train r --dat=x", "lamina train: no option `--dat`. Did you mean `--data`? `lamina train --help` shows all."),
-        ("train r -data x", "lamina train: no option `-data`. Did you mean `--data`? `lamina train --help` shows all."),
-        ("train r -q", "lamina train: no option `-q`. `lamina train --help` shows all."),
+        ("train r --dat x", "lamina train: unknown option `--dat`. Did you mean `--data`? See `lamina train --help`."),
+        ("train r --dat=x", "lamina train: unknown option `--dat`. Did you mean `--data`? See `lamina train --help`."),
+        ("train r -data x", "lamina train: unknown option `-data`. Did you mean `--data`? See `lamina train --help`."),
+        ("train r -q", "lamina train: unknown option `-q`. See `lamina train --help`."),
         (
             "bench train r --stps 3",
-            "lamina bench train: no option `--stps`. Did you mean `--steps`? `lamina bench train --help` shows all.",
+            "lamina bench train: unknown option `--stps`. Did you mean `--steps`? See `lamina bench train --help`.",
         ),
-        ("train", f"lamina train: RECIPE is missing. {TRAIN}"),
-        ("prepare", f"lamina prepare: --out is missing. {PREPARE}"),
+        ("train", f"lamina train: RECIPE is required. {TRAIN}"),
+        ("prepare", f"lamina prepare: --out is required. {PREPARE}"),
         (
             "eval runs/first",
-            "lamina eval: --test SRC TGT is missing. Example: lamina eval runs/first --test test.en test.de",
+            "lamina eval: --test SRC TGT is required. Example: lamina eval runs/first --test test.en test.de",
         ),
         (
             "bench decode r",
-            "lamina bench decode: --input is missing. "
+            "lamina bench decode: --input is required. "
             "Example: lamina bench decode runs/first --input test.en --batch 32 --batch 1",
         ),
-        ("train a b c", f"lamina train: there is no place for `b c`. {TRAIN}"),
+        ("train a b c", f"lamina train: unexpected argument `b c`. {TRAIN}"),
         ("train r --data", f"lamina train: --data needs a value. {TRAIN}"),
         ("train r --quiet=1", f"lamina train: --quiet takes no value. {TRAIN}"),
         ("train --help=1", f"lamina train: --help takes no value. {TRAIN}"),
@@ -83,7 +89,7 @@ def test_a_mistake_is_one_line(line: str, message: str) -> None:
 def test_a_traceback_only_with_debug() -> None:
     result = run_lamina("trian", "--debug")
     assert result.stderr.startswith("Traceback")
-    assert result.stderr.endswith("Did you mean `train`? `lamina --help` shows all.\n")
+    assert result.stderr.endswith("Did you mean `train`? See `lamina --help`.\n")
 
 
 @pytest.mark.parametrize("words", [(), ("bench",)])
@@ -91,7 +97,7 @@ def test_without_a_verb_the_help_is_shown(words: tuple[str, ...]) -> None:
     result = run_lamina(*words)
     path = " ".join(["lamina", *words])
     assert "Usage: " in result.stdout
-    assert result.stderr == f"{path}: a verb is missing. `{path} --help` shows all.\n"
+    assert result.stderr == f"{path}: a command is missing. See `{path} --help`.\n"
 
 
 def show_help(verb: str) -> str:

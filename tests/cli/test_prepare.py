@@ -19,6 +19,7 @@ import pytest
 
 from lamina.corpus.prepared import PreparedData
 from lamina.demo.grammar import write_demo
+from lamina.errors import DataError
 from support import SHARED, needs_shared
 from support import run_lamina as run
 
@@ -59,7 +60,7 @@ def test_prepare_says_what_it_did(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "| train | 300 |" in result.stdout
     assert "| empty: one side is empty | 1 | 301 |" in result.stdout
-    assert "Asked for were 5,000; the text does not fill more." in result.stdout
+    assert "You asked for 5,000; this text yields only " in result.stdout
     assert (tmp_path / "data" / "report.md").read_text() in result.stdout
     data = PreparedData(tmp_path / "data")
     assert (len(data.split("train")), len(data.split("valid"))) == (300, 20)
@@ -67,7 +68,7 @@ def test_prepare_says_what_it_did(tmp_path: Path) -> None:
     line = (tmp_path / "train.en").read_text().split("\n")[7]
     assert data.text.source.decode(source.tolist()) == line
     assert data.text.target.decode(target.tolist()) == line.upper()
-    assert not list(data.damaged())
+    assert data.is_whole()
 
 
 def test_the_page_on_preparing_data_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +91,7 @@ def test_again_it_is_quick_and_another_plan_is_refused(tmp_path: Path) -> None:
     assert fingerprint(tmp_path / "data") == before
     other = run(*arguments(tmp_path), "--separate-vocab")
     assert other.returncode == 2
-    assert "holds data of another plan (different: separate_vocab)" in other.stderr
+    assert "contains data prepared with other settings (different: separate_vocab)" in other.stderr
 
 
 def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:
@@ -111,9 +112,13 @@ def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:
         (
             lambda f: [(f / name).write_text("") for name in ("train.en", "train.de")],
             3,
-            "No training pair is left of 0",
+            "All 0 training pairs were dropped",
         ),
-        (lambda f: [(f / "data").mkdir(), (f / "data" / "mine").touch()], 2, "is not empty and holds no prepared data"),
+        (
+            lambda f: [(f / "data").mkdir(), (f / "data" / "mine").touch()],
+            2,
+            "is not empty and contains no prepared data",
+        ),
         (lambda f: (f / "data").write_text("in the way"), 3, "data: cannot be written"),
     ],
     ids=["mismatch", "valid-mismatch", "missing", "utf8", "empty", "occupied", "file-in-the-way"],
@@ -147,27 +152,31 @@ def test_a_folder_whose_input_was_bad_takes_another(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_left_at_any_point_of_a_failed_plan_takes_another(tmp_path: Path) -> None:
+def test_an_interrupted_start_takes_another_plan(tmp_path: Path) -> None:
     write_corpus(tmp_path)
-    data = tmp_path / "data"
-    for name in ("text.partial", "train"):
-        (data / name).mkdir(parents=True)
-    for name in ("failed-plan.json", "report.md", "meta.json.partial", "plan.json.partial"):
-        (data / name).write_text("{")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "plan.json.partial").write_text("{")
     result = run(*arguments(tmp_path))
     assert result.returncode == 0, result.stderr
-    assert not list(data.glob("*.partial"))
+    assert not list((tmp_path / "data").glob("*.partial"))
+
+
+def test_inputs_inside_the_output_folder_are_refused(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
     inside = run(*arguments(tmp_path)[:-1], tmp_path)
     assert inside.returncode == 2
-    assert "train.en: lies in the folder that is to be written" in inside.stderr
+    assert "train.en: is inside the output folder" in inside.stderr
 
 
 def test_usage_errors(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     neither = run("prepare", "--out", tmp_path / "data")
-    assert (neither.returncode, "Give either --train SRC TGT or --train-pairs FILE." in neither.stderr) == (2, True)
+    assert (
+        neither.returncode,
+        "Give either --train SRC TGT, --train-pairs FILE or --train-m2 FILE." in neither.stderr,
+    ) == (2, True)
     unknown = run(*arguments(tmp_path), "--no-filter", "duplicates")
-    assert "There is no filter `duplicates`. Did you mean `duplicate`?" in unknown.stderr
+    assert "Unknown filter `duplicates`. Did you mean `duplicate`?" in unknown.stderr
     codes = run(*arguments(tmp_path), "--subwords", "none", "--bpe-codes", tmp_path / "train.en")
     assert "--bpe-codes needs --subwords bpe, but it is `none`." in codes.stderr
 
@@ -184,7 +193,7 @@ def test_a_full_disk_leaves_nothing_that_looks_done(tmp_path: Path) -> None:
         command, capture_output=True, text=True, timeout=120, check=False, preexec_fn=allow_small_files
     )
     assert result.returncode == 3
-    assert "cannot be written (File too large). Nothing is lost: run it again." in result.stderr
+    assert "cannot be written (File too large). Nothing is lost: rerun the same command." in result.stderr
     assert not (tmp_path / "data" / "meta.json").exists()
     assert run(*arguments(tmp_path)).returncode == 0
     assert len(PreparedData(tmp_path / "data").split("train")) == 3000
@@ -247,7 +256,13 @@ def test_a_changed_shard_is_found(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[10] ^= 1
     path.write_bytes(content)
-    assert list(PreparedData(tmp_path / "data").damaged()) == [path]
+    data = PreparedData(tmp_path / "data")
+    assert not data.is_whole()
+    message = f"{path}: damaged (its SHA-256 differs). Rerun `lamina prepare` to repair it."
+    with pytest.raises(DataError, match=re.escape(message)):
+        data.split("train", verify=True)
+    assert run(*arguments(tmp_path)).returncode == 0
+    assert PreparedData(tmp_path / "data").is_whole()
 
 
 @needs_shared

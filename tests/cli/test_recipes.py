@@ -54,7 +54,7 @@ def test_copy_never_overwrites(tmp_path: Path) -> None:
     mine.write_text("mine")
     result = run_lamina("recipes", "copy", NAME, "--out", mine)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"lamina: {mine}: exists already; choose another --out or remove it.\n"
+    assert result.stderr == f"lamina: {mine}: already exists; choose another --out or remove it.\n"
     assert mine.read_text() == "mine"
 
 
@@ -62,7 +62,7 @@ def test_copy_never_overwrites(tmp_path: Path) -> None:
 def test_a_wrong_name(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_lamina("recipes", verb, "multi30k-en-de-msk") == Finished(
-        2, "", f"lamina: There is no recipe `multi30k-en-de-msk`. {HINT}\n"
+        2, "", f"lamina: Unknown recipe `multi30k-en-de-msk`. {HINT}\n"
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -72,7 +72,7 @@ def test_mistakes_are_answered(folder: Path) -> None:
     assert result.stderr == f"lamina: {folder / 'gold.m2'} has 2 sentences, but {hyp} has 3 lines.\n"
     result = run("score", "--hyp", hyp, "--ref", ref, "--metric", "bluu")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("lamina: There is no metric `bluu`. Did you mean `bleu`? There are: bleu, chrf")
+    assert result.stderr.startswith("lamina: Unknown metric `bluu`. Did you mean `bleu`? Metrics: bleu, chrf")
     result = run("score", "--hyp", hyp, "--ref", ref, "--metric", "gleu")
     assert (result.returncode, "--source" in result.stderr) == (2, True)
     result = run("score", "--hyp", hyp, "--ref", ref, "--ref", ref, "--metric", "m2")
@@ -119,7 +119,7 @@ def test_compare_as_json_repeats_itself(folder: Path) -> None:
 def test_compare_needs_two_outputs(folder: Path) -> None:
     result = run("compare", "--ref", folder / "ref", "--hyp", folder / "hyp")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"lamina: There is only {folder / 'hyp'}. Give the baseline first")
+    assert result.stderr.startswith(f"lamina: Only {folder / 'hyp'} was given. Give the baseline first")
 
 
 @pytest.mark.parametrize("verb", ["score", "compare"])

@@ -154,8 +154,8 @@ def test_average(straight: Path) -> None:
     [
         ([], "Give either --last K or --steps a,b,c."),
         (["--last", "99"], "--last must be at most"),
-        (["--steps", "3"], "There is no checkpoint of step 3; there are 5,"),
-        (["--steps", "x"], "--steps must be numbers with commas between them, but is `x` instead."),
+        (["--steps", "3"], "No checkpoint of step 3; available: 5,"),
+        (["--steps", "x"], "--steps must be comma-separated numbers, but is `x` instead."),
     ],
 )
 def test_average_errors(options: list[str], message: str, straight: Path) -> None:
@@ -284,19 +284,13 @@ def copy_of(data: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def grow_vocabulary(meta: Path) -> None:
-    content = json.loads(meta.read_text())
-    content["vocabulary"]["source"] = 999
-    meta.write_text(json.dumps(content))
-
-
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("train/00000/target.ids", Path.unlink, "target.ids: is missing. Prepare the data again."),
-        ("train/00000", shutil.rmtree, "train/00000: not a finished shard"),
-        ("valid/00000/source.ids", lambda path: path.write_bytes(b"123"), "source.ids: has 3 bytes instead of "),
-        ("meta.json", grow_vocabulary, "entries, but the data was encoded with 999. Prepare the data again."),
+        ("train/00000/target.ids", Path.unlink, "target.ids: not found. Rerun `lamina prepare` to repair it."),
+        ("train/00000", shutil.rmtree, "train/00000/shard.json: not found."),
+        ("valid/00000/source.ids", lambda path: path.write_bytes(b"123"), "source.ids: damaged (its SHA-256 differs)."),
+        ("text/subwords.model", lambda path: path.write_bytes(path.read_bytes() + b"x"), "damaged"),
     ],
     ids=["missing file", "missing shard", "truncated", "vocabulary"],
 )

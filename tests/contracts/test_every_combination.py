@@ -35,7 +35,7 @@ def test_shape_and_mass(combination: Combination) -> None:
         log_probs_BTV = build_combination(combination).log_probs(batch.source_BS, batch.prefix_BT)
     assert log_probs_BTV.shape == (*batch.prefix_BT.shape, VOCABULARY)
     mass_BT = log_probs_BTV.exp().sum(dim=-1)
-    if combination.head == "softmax":
+    if combination.head in ("softmax", "pointer"):
         torch.testing.assert_close(mass_BT, torch.ones_like(mass_BT))
     else:
         assert (mass_BT < 1 + 1e-5).all()

@@ -155,5 +155,5 @@ def test_tied_coordination_shares_attention_and_feed_forward() -> None:
 
 
 def test_a_context_that_nobody_reads_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"encoder\.context_attention: nobody would read"):
+    with pytest.raises(ConfigurationError, match=r"encoder\.context_attention: bridge `top` does not read"):
         small("msc", encoder={"context_attention": False}, bridge={"type": "top"})

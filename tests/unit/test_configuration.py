@@ -104,9 +104,9 @@ def test_every_problem_at_once() -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(UsageError, match=r"There is no system `mcs`\. Did you mean `msc`\?"):
+    with pytest.raises(UsageError, match=r"Unknown system `mcs`\. Did you mean `msc`\?"):
         lamina.build("mcs", vocab_size=100)
-    with pytest.raises(UsageError, match=r"There is no size `smal`\. Did you mean `small`\? Sizes: tiny, small"):
+    with pytest.raises(UsageError, match=r"Unknown size `smal`\. Did you mean `small`\? Sizes: tiny, small"):
         lamina.build("msc", size="smal", vocab_size=100)
 
     with pytest.raises(UsageError, match="Did you mean `msc`"):

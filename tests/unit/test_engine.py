@@ -73,11 +73,11 @@ def test_a_layer_of_somebody_else_decodes_as_it_trains() -> None:
         make_engine([model])
     backend, notes = choose_backend([model])
     assert isinstance(backend, TorchBackend)
-    assert notes == ["the CPU engine does not know Backwards: torch decodes, which is slower."]
+    assert notes == ["the CPU engine does not support Backwards; decoding with torch, which is slower."]
     (found,) = backend.search([SourceBatch(rows_of(make_batch().source_BS))], SHORT)
     assert found == Searcher("torch", model).search(make_batch().source_BS, SHORT)
     assert found != plain
-    with pytest.raises(UsageError, match="8 bits need the CPU engine, which does not know Backwards"):
+    with pytest.raises(UsageError, match="--int8 needs the CPU engine, which does not support Backwards"):
         choose_backend([model], int8=True)
 
 

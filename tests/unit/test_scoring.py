@@ -160,15 +160,13 @@ def test_gleu_of_jfleg_as_published() -> None:
 def test_names() -> None:
     assert check_names([]) == ["bleu", "chrf"]
     assert check_names(["ter, bleu", "ter"]) == ["ter", "bleu"]
-    with pytest.raises(
-        UsageError, match=r"There is no metric `blue`. Did you mean `bleu`\? There are: bleu, chrf, ter"
-    ):
+    with pytest.raises(UsageError, match=r"Unknown metric `blue`. Did you mean `bleu`\? Metrics: bleu, chrf, ter"):
         check_names(["blue"])
     with pytest.raises(UsageError, match=r"m2 reads an \.m2 file as --ref, so it cannot be combined"):
         check_names(["bleu,m2"])
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name not in ("m2", "rouge")])
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "m2" and "rouge" not in name])
 def test_lengths_must_agree(name: str) -> None:
     with pytest.raises(DataError, match="There are 1 hypotheses, but 2 references"):
         run(name, ["a"], [["a", "b"]], source=["a", "b"])

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from lamina.base.reading import read_lines
+from lamina.corpus.m2_format import Annotated, Edit, Words, parse_m2
 from lamina.errors import DataError, UsageError
 from lamina.scoring.edit_lattice import Lattice, Node, build_lattice, count_edits
 from lamina.scoring.m2 import MaxMatch
-from lamina.scoring.m2_format import Annotated, Edit, Words, parse_m2
 from lamina.scoring.protocol import Gold, score
 from support import SHARED, needs_shared
 

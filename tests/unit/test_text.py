@@ -110,5 +110,5 @@ def test_a_damaged_folder_is_named(tmp_path: Path) -> None:
         TextPipeline.load(tmp_path)
     PIPELINES["bpe"].save(tmp_path)
     (tmp_path / "bpe.codes").unlink()
-    with pytest.raises(DataError, match=r"lacks bpe\.codes"):
+    with pytest.raises(DataError, match=r"bpe\.codes is missing"):
         TextPipeline.load(tmp_path)

@@ -24,7 +24,7 @@ def test_encode_and_decode() -> None:
 def test_what_cannot_be_a_vocabulary() -> None:
     with pytest.raises(DataError, match="must start with <s> <pad> </s> <unk>"):
         Vocabulary(("a", "b"))
-    with pytest.raises(DataError, match="The symbol `a` stands in the vocabulary more than once"):
+    with pytest.raises(DataError, match="Duplicate vocabulary symbol `a`"):
         Vocabulary((*SPECIALS, "a", "b", "a"))
 
 

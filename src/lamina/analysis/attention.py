@@ -23,6 +23,7 @@ READING = (
     "SurfaceFusion's own reader looks at the source embedding."
 )
 STREAMS = ("states", "context")
+LONGEST = 200  # subwords of a map's side
 
 
 def analyze_attention(run: Path, source: str, target: str | None = None, checkpoint: str = "best") -> Finding:
@@ -32,8 +33,13 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
     translator = Translator([model], loaded.text, loaded.decode)
     ids = translator.encode([source])[0][0]
     if len(ids) <= 1:
-        raise UsageError("The source is blank; give a sentence with --source.")
+        raise UsageError("--source is blank; give a sentence.")
     written = loaded.text.target.encode([target])[0] if target else translator.translate_ids([ids])[0].tokens
+    if max(len(ids), len(written)) > LONGEST:
+        raise UsageError(
+            f"Attention maps are drawn for at most {LONGEST} subwords, but the source has {len(ids):,} and the target "
+            f"{len(written):,}. Give a shorter sentence."
+        )
     columns = [loaded.text.source.vocabulary.symbols[token] for token in ids]
     rows = [loaded.text.target.vocabulary.symbols[token] for token in written]
     source_1S, prefix_1T = torch.tensor([ids]), torch.tensor([[model.start_id, *written[:-1]]])

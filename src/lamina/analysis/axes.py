@@ -1,4 +1,4 @@
-"""An axis of a picture: where values stand, and which of them are named."""
+"""An axis of a chart: positions of values, and tick labels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Axis:
         return cls(label, low, high, log)
 
     def share(self, value: float) -> float:
-        """How far along the axis a value stands, 0 to 1."""
+        """A value's position along the axis, 0 to 1."""
         if self.log:
             return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
         return (value - self.low) / (self.high - self.low)

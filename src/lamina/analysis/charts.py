@@ -24,7 +24,7 @@ class Series:
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where values stand in the picture."""
+    """The drawing area."""
 
     top: float
     right: float
@@ -73,7 +73,7 @@ def bar_chart(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]
     slot = frame.width / max(1, len(groups))
     thick = 0.8 * slot / max(1, len(series))
     gap = min(1.0, 0.1 * thick)
-    every = math.ceil((max(map(len, groups), default=0) * LETTER + LETTER) / slot)  # so many bars for a label
+    every = math.ceil((max(map(len, groups), default=0) * LETTER + LETTER) / slot)  # bars per label
     zero = frame.y(y.share(min(max(0.0, y.low), y.high)))
     for place, group in enumerate(groups):
         middle = LEFT + (place + 0.5) * slot

@@ -33,7 +33,7 @@ def analyze_degradation(runs: Sequence[Path], data: Path, sentences: int = 500, 
     for name, run in zip(label_runs(runs), runs, strict=True):
         translator = load(run)
         if other_vocabulary(translator.text, prepared.text):
-            raise DataError(f"{run}: its vocabulary is not that of {data}; give the data it was trained on.")
+            raise DataError(f"{run}: its vocabulary differs from that of {data}; give the data it was trained on.")
         scores = {split: measure(translator, pairs) for split, pairs in samples.items()}
         config = translator.models[0].config
         kind = family(config.encoder.type, config.norm)
@@ -54,7 +54,7 @@ def family(encoder: str, norm: str) -> str:
 
 
 def sample(split: Split, count: int, seed: int | None) -> list[tuple[list[int], list[int]]]:
-    """So many pairs at random, or the first ones."""
+    """A random sample of pairs, or the first ones."""
     numbers = torch.arange(len(split))
     if seed is not None:
         numbers = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))
@@ -64,10 +64,10 @@ def sample(split: Split, count: int, seed: int | None) -> list[tuple[list[int], 
 def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[float, float]:
     """BLEU of beam search, and the loss per target token."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    decode = translator.text.target.decode
+    decode, language = translator.text.target.decode, translator.text.target.language
     outputs = [decode(each.tokens) for each in translator.translate_ids(sources)]
-    total = sum(each.log_prob for each in translator.rescore(sources, targets, lenpen=1.0))
-    return corpus_bleu(outputs, [decode(target) for target in targets]), -total / sum(map(len, targets))
+    total = sum(each.log_prob for each in translator.rescore(sources, targets, lenpen=1.0, normalised=True))
+    return corpus_bleu(outputs, [decode(target) for target in targets], language), -total / sum(map(len, targets))
 
 
 def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, split: str) -> Picture:

@@ -9,6 +9,7 @@ from statistics import fmean, pstdev
 from lamina.analysis.axes import Axis
 from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
+from lamina.base.files import write_file
 from lamina.errors import DataError
 from lamina.scoring.sacre import corpus_bleu
 from lamina.store.checkpoints import Checkpoints
@@ -55,21 +56,22 @@ def analyze_difficulty(
     steps = Checkpoints(runs[0] / "checkpoints").steps()[-checkpoints:]
     if len(steps) < checkpoints:
         raise DataError(
-            f"{runs[0]}: has {len(steps)} checkpoints, but {checkpoints} are asked for; train it with "
+            f"{runs[0]}: has {len(steps)} checkpoints, but --checkpoints is {checkpoints}; train it with "
             f"`train.keep_last={checkpoints}` or more, or ask for fewer with --checkpoints."
         )
     if len(sources) < len(PARTS):
-        raise DataError(f"There must be at least {len(PARTS)} test sentences, but there are {len(sources)}.")
+        raise DataError(f"At least {len(PARTS)} test sentences are needed, but there are {len(sources)}.")
     scores = difficulties(losses_of(runs[0], steps, sources, references))
     parts = cut(scores)
     names = label_runs(runs)
     rows = []
     for name, run in zip(names, runs, strict=True):
-        outputs = [each.text for each in load(run).translate(sources)]
+        translator = load(run)
+        outputs = [each.text for each in translator.translate(sources)]
         for part, numbers in zip(PARTS, parts, strict=True):
             chosen = [outputs[number] for number in numbers], [references[number] for number in numbers]
             hardness = fmean(scores[number] for number in numbers)
-            rows.append((name, part, len(numbers), hardness, corpus_bleu(*chosen)))
+            rows.append((name, part, len(numbers), hardness, corpus_bleu(*chosen, translator.text.target.language)))
     series = [(name, [row[4] for row in rows if row[0] == name]) for name in names]
     values = [row[4] for row in rows]
     drawing = bar_chart(PARTS, series, Axis.over("BLEU", values, zero=True), "part of the test set")
@@ -98,4 +100,4 @@ def write_parts(folder: Path, parts: Sequence[Sequence[int]], sources: Sequence[
     for part, numbers in enumerate(parts):
         for side, lines in (("src", sources), ("tgt", targets)):
             text = "".join(f"{lines[number]}\n" for number in numbers)
-            (folder / f"test.{side}.part{part}").write_text(text, encoding="utf-8")
+            write_file(folder / f"test.{side}.part{part}", text)

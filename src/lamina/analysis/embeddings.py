@@ -40,7 +40,7 @@ def analyze_embeddings(
         words = given_words(loaded, pairs) if dictionary else aligned_words(loaded, pairs, least)
         if len(words) < 2:
             raise DataError(
-                f"{run}: only {len(words)} pairs of words are aligned and in the vocabulary; give more with --pairs."
+                f"{run}: only {len(words)} word pairs are aligned and in the vocabulary; give more text with --pairs."
             )
         close, far = cosines(model, words), cosines(model, shuffled(words, seed))
         rows.append((name, len(words), float(close.mean()), float(far.mean()), float(close.mean() - far.mean())))
@@ -79,7 +79,7 @@ def given_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> list[P
 
 
 def aligned_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]], least: int) -> list[Pair]:
-    """For each target token the source token it looks at most often, where that is so at least so many times.
+    """For each target token the source token it looks at most often, where that happens at least `least` times.
 
     The attention is the last decoder layer's, averaged over heads and streams.
     """

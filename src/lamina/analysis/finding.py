@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,17 +38,25 @@ class Finding:
     data: dict[str, Any]
 
     def write(self, folder: Path) -> list[Path]:
-        """NAME.html with everything, and beside it NAME.json, NAME.csv and the pictures."""
+        """Write NAME.html with everything, NAME.json, NAME.csv and the pictures."""
+        paths = self.paths(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"{self.name}.{kind}" for kind in ("html", "json", "csv")]
         write_file(paths[0], page(self.title, [paragraph(self.reading), *self.parts()]))
         write_file(paths[1], json.dumps(self.data, indent=1, ensure_ascii=False) + "\n")
-        with paths[2].open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([self.head, *self.rows])
-        for picture in self.pictures:
-            paths.append(folder / f"{self.name}-{picture.name}.svg")
-            write_file(paths[-1], picture.svg)
+        rows = io.StringIO(newline="")
+        csv.writer(rows).writerows([self.head, *self.rows])
+        write_file(paths[2], rows.getvalue())
+        for picture, path in zip(self.pictures, paths[3:], strict=True):
+            write_file(path, picture.svg)
         return paths
+
+    def paths(self, folder: Path) -> list[Path]:
+        """The files that `write` makes in a folder."""
+        names = [*(f"{self.name}.{kind}" for kind in ("html", "json", "csv")), *self._pictures()]
+        return [folder / name for name in names]
+
+    def _pictures(self) -> list[str]:
+        return [f"{self.name}-{picture.name}.svg" for picture in self.pictures]
 
     def parts(self) -> list[str]:
         """For a page: the pictures, and the table if it is not too long to read."""

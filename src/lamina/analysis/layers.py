@@ -41,7 +41,7 @@ def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint:
         gated = any(there.values())
     if gated:
         if not pairs:
-            raise UsageError(f"{run}: its gates depend on text; give some with --test SRC TGT.")
+            raise UsageError(f"{run}: its gates depend on the input; give text with --test SRC TGT.")
         found += gates(model, Translator([model], loaded.text), pairs)
     if not found:
         config = model.config

@@ -67,7 +67,7 @@ def heat_map(values: Sequence[Sequence[float]], labels: Labels, *, around_zero: 
 
 
 def cell_text(value: float, scale: Axis) -> str:
-    """Two digits of the largest; nothing for what is next to nothing beside it."""
+    """Two digits relative to the largest; blank for what is negligible."""
     largest = max(abs(scale.low), abs(scale.high))
     if abs(value) < 0.005 * largest:
         return ""

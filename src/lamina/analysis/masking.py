@@ -65,7 +65,7 @@ def measure(
     with masked:  # the engine packs weights as they are now
         translator = Translator([loaded.model.eval()], loaded.text, loaded.decode)
         outputs = [each.text for each in translator.stream(sources)]
-    return corpus_bleu(outputs, references), sum(len(output.split()) for output in outputs)
+    return corpus_bleu(outputs, references, loaded.text.target.language), sum(len(output.split()) for output in outputs)
 
 
 def layer_name(layer: int | None) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+
+GENERATOR = "Lamina"  # in the head of every page
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --soft: #666; --paper: #fff; --line: #8884; --accent: #0072b2; }
@@ -28,10 +31,20 @@ pre { overflow-x: auto; padding: 0.7rem; border: 1px solid var(--line); border-r
 """
 
 
+def is_ours(path: Path) -> bool:
+    """Whether a file is a page that this module made."""
+    try:
+        with path.open("rb") as stream:
+            return GENERATOR.encode() in stream.read(500)
+    except OSError:
+        return False
+
+
 def page(title: str, parts: Sequence[str]) -> str:
     """The whole document."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="generator" content="{GENERATOR}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n"

@@ -26,7 +26,7 @@ Test = tuple[list[str], list[str]]  # sources and references
 
 
 def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
-    """Everything that the runs and the test set allow; what does not apply is said at the end."""
+    """Every section that applies to the runs and the test set; the page ends with what does not."""
     names = label_runs(runs)
     missing: list[str] = []
     parts: list[str] = []
@@ -47,10 +47,13 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
 def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:
     """Scores with significance, and examples."""
     sources, references = test
+    translators = [load(run) for run in runs]
     outputs = {
-        name: [each.text for each in load(run).translate(sources)] for name, run in zip(names, runs, strict=True)
+        name: [each.text for each in translator.translate(sources)]
+        for name, translator in zip(names, translators, strict=True)
     }
-    yield score_section(compare_outputs(names, list(outputs.values()), Gold([references], sources, False, ["test"])))
+    gold = Gold([references], sources, False, ["test"], translators[0].text.target.language)
+    yield score_section(compare_outputs(names, list(outputs.values()), gold))
     yield example_section(Outputs(sources, references, outputs), SHOWN)
 
 

@@ -60,7 +60,7 @@ def score_section(rows: Sequence[Row]) -> str:
 
 
 def example_section(outputs: Outputs, count: int) -> str:
-    """Some sentences by everybody; words that are not the reference's are marked."""
+    """Some sentences by every system; words that are not in the reference are marked."""
     cards = []
     for number in outputs.examples(count):
         reference = outputs.references[number]
@@ -85,18 +85,27 @@ def marked(words: str, reference: str) -> str:
 def curve_section(records: Mapping[str, Records]) -> str:
     """Training and validation loss, and BLEU where it was taken at validation."""
     pictures = [
-        curve(records, "train", "nll", "loss (nats per token)", "Cross-entropy on training pairs, without smoothing."),
-        curve(
-            records, "valid", "nll", "loss (nats per token)", "Cross-entropy on validation pairs, without smoothing."
-        ),
+        curve(records, "train", "nll", LOSS, training_caption(records)),
+        curve(records, "valid", "nll", LOSS, "Cross-entropy on validation pairs, normalised, without smoothing."),
         curve(records, "valid", "bleu", "BLEU", "BLEU on validation pairs."),
     ]
     return section("Training", side_by_side([picture for picture in pictures if picture]))
 
 
+def training_caption(records: Mapping[str, Records]) -> str:
+    """Names the runs whose training loss does not compare with the others'."""
+    caption = "Cross-entropy on training pairs, without smoothing."
+    unnormalised = [name for name, each in records.items() if each.curve("valid", "normalised_nll")]
+    if unnormalised and len(records) > len(unnormalised):
+        caption += f" Not comparable for {', '.join(unnormalised)}, whose head is not normalised in training."
+    return caption
+
+
 def curve(records: Mapping[str, Records], kind: str, key: str, label: str, caption: str) -> str:
     """One number of several runs over steps; nothing if none has it."""
-    series = [Series(name, each.curve(kind, key)) for name, each in records.items()]
+    series = [
+        Series(name, each.curve(kind, f"normalised_{key}") or each.curve(kind, key)) for name, each in records.items()
+    ]
     points = [point for each in series for point in each.points]
     if not points:
         return ""

@@ -18,7 +18,7 @@ STYLE = (
 
 
 def picture(parts: list[str], height: float) -> str:
-    """A whole SVG, which stands in a file of its own or in a page."""
+    """A complete SVG, for a file or a page."""
     box = f"0 0 {WIDTH} {height:.0f}"
     return (
         f'<svg class="lamina" xmlns="http://www.w3.org/2000/svg" viewBox="{box}" width="{WIDTH}" '
@@ -36,7 +36,7 @@ def text(
     size: int = 12,
     ink: str | None = None,
 ) -> str:
-    """Words at a place, turned by so many degrees."""
+    """Text at a position, rotated by `turn` degrees."""
     turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
     fill = f' fill="{ink}"' if ink else ""
     sized = f' font-size="{size}"' if size != 12 else ""

@@ -7,16 +7,18 @@ at any moment leaves the earlier content untouched.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from lamina.errors import UsageError
+from lamina.errors import DataError, UsageError
 
 PARTIAL = ".partial"  # the suffix of everything that is still being written
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
@@ -69,7 +71,7 @@ def publish_folder(path: Path) -> None:
 def write_file(path: Path, content: str | bytes) -> None:
     """Write a small file; text as UTF-8."""
     with atomic_file(path) as stream:
-        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+        stream.write(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
 
 
 def replace_folder(new: Path, path: Path) -> None:
@@ -113,10 +115,39 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock file while the context lasts; one that another process holds raises `refusal`."""
+    try:
+        handle = path.open("w")
+    except OSError as error:
+        raise DataError(f"{path.parent}: cannot be written ({error.strerror}).") from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(refusal) from error
+        yield
+
+
 def require_absent(path: Path) -> None:
     """For commands that make a folder and never replace one."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path}: already exists; choose another folder or remove it.")
+
+
+def user_cache(name: str) -> Path | None:
+    """A folder of the user's cache, else a private temporary one; None if neither can be written."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    candidates = [Path(tempfile.gettempdir()) / f"lamina-{os.getuid()}" / name]
+    with suppress(RuntimeError):  # no home
+        candidates.insert(0, (Path(home) if home else Path.home() / ".cache") / "lamina" / name)
+    for folder in candidates:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+                return folder
+    return None
 
 
 def digest(path: Path) -> str:

@@ -1,32 +1,34 @@
-"""Lines of text from plain, `.gz` and `.zst` files."""
+"""Lines of text from plain, `.gz` and `.zst` files, and small JSON files."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import zstandard
 
 from lamina.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
+CHUNK = 2**17  # compressed bytes read at a time
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, decompressed by its suffix; a damaged one is named."""
+    """A file's bytes, decompressed by its suffix; whatever goes wrong names the file."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rb") as unpacked:
                 yield cast("IO[bytes]", unpacked)
         elif path.suffix == ".zst":
-            with path.open("rb") as packed, zstandard.ZstdDecompressor().stream_reader(packed) as reader:
-                yield io.BufferedReader(reader)
+            with path.open("rb") as packed:
+                yield io.BufferedReader(_ZstdReader(packed))
         else:
             with path.open("rb") as stream:
                 yield stream
@@ -36,6 +38,41 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         raise DataError(f"{path}: is a folder, not a file.") from error
     except (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError) as error:
         raise DataError(f"{path}: damaged, or not compressed as its name says ({error}).") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+class _ZstdReader(io.RawIOBase):
+    """Decompresses any number of frames; unlike zstandard's own reader, it notices that the last one is cut off."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream, self.pending = stream, b""
+        self.frame: Any = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.pending:
+            packed = self.stream.read(CHUNK)
+            if not packed:
+                if self.frame is not None:
+                    raise EOFError("the file ends within a frame")
+                return 0
+            self.pending = self._decompress(packed)
+        count = min(len(buffer), len(self.pending))
+        buffer[:count], self.pending = self.pending[:count], self.pending[count:]
+        return count
+
+    def _decompress(self, packed: bytes) -> bytes:
+        parts = []
+        while packed:
+            self.frame = self.frame or zstandard.ZstdDecompressor().decompressobj()
+            parts.append(self.frame.decompress(packed))
+            packed = self.frame.unused_data if self.frame.eof else b""
+            if self.frame.eof:
+                self.frame = None
+        return b"".join(parts)
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -45,7 +82,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    """The same from anything that gives lines of bytes."""
+    """The same from any iterable of lines in bytes."""
     for number, line in enumerate(stream, start=1):
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
@@ -57,3 +94,28 @@ def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
                 f"{name}:{number}: not UTF-8 (byte 0x{content[error.start]:02x} at column {error.start + 1}). "
                 "Convert the file, for instance with iconv."
             ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A small file with a JSON object."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: not found.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: must be a JSON object, but is {type(content).__name__} instead.")
+    return content
+
+
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Turn errors about the structure of a file's content into one that names the file."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        reason = f"lacks `{error.args[0]}`" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{path}: damaged ({reason}).") from error

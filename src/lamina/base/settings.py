@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
+Depth = Annotated[int, Field(gt=0, le=1000)]  # layers
 
 
 class Settings(BaseModel):

@@ -14,10 +14,11 @@ from typing import Any
 from lamina.base.processes import processes
 from lamina.corpus.batches import Batches, Position
 from lamina.corpus.encoding import in_order
+from lamina.corpus.plan import PairSource
 from lamina.corpus.prepare import write_split
 from lamina.corpus.prepared import Split
-from lamina.corpus.reading import Pair, PairSource
-from lamina.corpus.shards import Shard, id_type
+from lamina.corpus.reading import Pair
+from lamina.corpus.shards import Shard
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.subwords import learn_sentencepiece
 
@@ -75,8 +76,7 @@ def encode_alone(pairs: Sequence[Pair], model: bytes, workers: int) -> None:
 
 def open_split(folder: Path, pipeline: TextPipeline) -> Split:
     """The shards that `write_split` made."""
-    kind = id_type(len(pipeline.source.vocabulary))
-    return Split([Shard(path, kind) for path in sorted(folder.iterdir())])
+    return Split([Shard(path, pipeline.id_type) for path in sorted(folder.iterdir())])
 
 
 def feed_speed(batches: Batches) -> float:

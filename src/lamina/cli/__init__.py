@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lamina.base.onednn import limit_instructions
 from lamina.cli.analyze import analyze
 from lamina.cli.average import average
 from lamina.cli.bench import bench
 from lamina.cli.compare import compare
 from lamina.cli.demo import demo
 from lamina.cli.doctor import doctor
+from lamina.cli.edits import edits
 from lamina.cli.evaluate import evaluate
 from lamina.cli.export import export
 from lamina.cli.import_fairseq import import_fairseq
+from lamina.cli.noise import noise
 from lamina.cli.prepare import prepare
 from lamina.cli.recipes import recipes
 from lamina.cli.rescore import rescore
@@ -30,6 +36,9 @@ from lamina.cli.translate import translate
 from lamina.cli.usage import CommandLineError, explain
 from lamina.errors import DataError, LaminaError, UsageError
 from lamina.version import __version__
+
+MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the size of the model."
+OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 
 app = typer.Typer(
     name="lamina",
@@ -46,6 +55,8 @@ app.command("eval")(evaluate)
 app.command("average")(average)
 app.command("score")(score)
 app.command("compare")(compare)
+app.command("noise")(noise)
+app.command("edits")(edits)
 app.command("export")(export)
 app.command("serve")(serve)
 app.command("study")(study)
@@ -71,7 +82,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
 ) -> None:
-    """Train, understand and serve sequence-to-sequence models whose layers are fused.
+    """Train, understand and serve sequence-to-sequence models whose decoder can read every encoder layer.
 
     [bold]Examples[/bold]
 
@@ -83,13 +94,27 @@ def options(
     """
 
 
+def use_utf8() -> None:
+    """Write UTF-8 whatever the locale, paths of any bytes included; a stream that is closed swallows its output."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
 def main() -> None:
     """Run a verb; an error is one or two lines and an exit code, a traceback only with `--debug`."""
+    use_utf8()
+    limited = limit_instructions()
+    if limited:
+        print(f"lamina: {limited}", file=sys.stderr)
     debug = "--debug" in sys.argv[1:]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         code = app(prog_name="lamina", standalone_mode=False)
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as error:
@@ -105,6 +130,12 @@ def main() -> None:
             place = "" if error.filename is None else f"{error.filename}: "
             print(f"lamina: {place}{error.strerror}.", file=sys.stderr)
             sys.exit(DataError.exit_code)
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error))):
+            print(
+                "lamina: out of memory. Lower train.batch_tokens, --beam, --buffer or the model's size.",
+                file=sys.stderr,
+            )
+            sys.exit(1)
         print(f"lamina: unexpected {type(error).__name__}: {error} (`--debug` shows where)", file=sys.stderr)
         sys.exit(1)
     sys.exit(code)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lamina.cli.options import Checkpoint
+from lamina.cli.outputs import Force, check_page
 from lamina.corpus.reading import read_test
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_
 
 @analyze.callback()
 def choose() -> None:
-    """Draw the papers' figures from any run, with the numbers beside them.
+    """Draw the papers' figures from any run, with the underlying numbers.
 
     [bold]Examples[/bold]
 
@@ -35,7 +37,7 @@ def choose() -> None:
 
 
 @analyze.command("gradients")
-def gradients(runs: Runs, out: Out = None) -> None:
+def gradients(runs: Runs, out: Out = None, force: Force = False) -> None:
     """Gradient norm of every encoder layer over training (Wei et al. 2020, Figure 5).
 
     [bold]Example[/bold]
@@ -44,7 +46,7 @@ def gradients(runs: Runs, out: Out = None) -> None:
     """
     from lamina.analysis.gradients import analyze_gradients
 
-    finish(analyze_gradients(runs), runs, out)
+    finish(analyze_gradients(runs), runs, out, force)
 
 
 @analyze.command("degradation")
@@ -56,6 +58,7 @@ def degradation(
     ] = 500,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which training pairs.")] = 1,
     out: Out = None,
+    force: Force = False,
 ) -> None:
     """BLEU and loss on training and validation pairs against depth (Wei et al. 2020, Figure 2).
 
@@ -65,15 +68,20 @@ def degradation(
     """
     from lamina.analysis.degradation import analyze_degradation
 
-    finish(analyze_degradation(runs, data, sentences, seed), runs, out)
+    finish(analyze_degradation(runs, data, sentences, seed), runs, out, force)
 
 
 @analyze.command("difficulty")
 def difficulty(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The first one's checkpoints say what is hard.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Runs; the first one's checkpoints define difficulty.")
+    ],
     test: Test,
-    checkpoints: Annotated[int, typer.Option("--checkpoints", min=1, help="So many of its last ones.")] = 5,
+    checkpoints: Annotated[
+        int, typer.Option("--checkpoints", min=1, help="Number of most recent checkpoints to use.")
+    ] = 5,
     out: Out = None,
+    force: Force = False,
 ) -> None:
     """BLEU from simple to challenging sentences (Wei et al. 2020, Eq. 14-15, Figure 3).
 
@@ -85,7 +93,7 @@ def difficulty(
 
     sources, references = read_test(*test)
     finding, parts = analyze_difficulty(runs, checkpoints, sources, references)
-    folder = finish(finding, runs, out)
+    folder = finish(finding, runs, out, force, test, len(parts))
     write_parts(folder / "parts", parts, sources, references)
 
 
@@ -98,8 +106,9 @@ def attention(
     ] = None,
     checkpoint: Checkpoint = "best",
     out: Out = None,
+    force: Force = False,
 ) -> None:
-    """Where the decoder looks: every layer, the top layer's heads, both streams of MSC, the surface reader.
+    """Attention maps: every layer, the top layer's heads, both streams of MSC, the surface reader.
 
     [bold]Example[/bold]
 
@@ -107,18 +116,19 @@ def attention(
     """
     from lamina.analysis.attention import analyze_attention
 
-    finish(analyze_attention(run, source, target, checkpoint), [run], out)
+    finish(analyze_attention(run, source, target, checkpoint), [run], out, force)
 
 
 @analyze.command("layers")
 def layers(
     run: OneRun,
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Text for gates, which depend on it.")
+        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Text to average gates over.")
     ] = None,
-    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Of that text.")] = 200,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Number of sentences of that text.")] = 200,
     checkpoint: Checkpoint = "best",
     out: Out = None,
+    force: Force = False,
 ) -> None:
     """Learned layer weights and gates (Liu et al. 2021, Figure 1).
 
@@ -131,11 +141,11 @@ def layers(
     from lamina.analysis.layers import analyze_layers
 
     pairs = list(zip(*read_test(*test), strict=True))[:sentences] if test else []
-    finish(analyze_layers(run, pairs, checkpoint), [run], out)
+    finish(analyze_layers(run, pairs, checkpoint), [run], out, force)
 
 
 @analyze.command("masking")
-def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out = None) -> None:
+def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out = None, force: Force = False) -> None:
     """Each encoder layer masked in turn: what that does to the score and the length (Liu et al. 2021, Figure 2).
 
     [bold]Example[/bold]
@@ -144,7 +154,7 @@ def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out =
     """
     from lamina.analysis.masking import analyze_masking
 
-    finish(analyze_masking(run, *read_test(*test), checkpoint), [run], out)
+    finish(analyze_masking(run, *read_test(*test), checkpoint), [run], out, force)
 
 
 @analyze.command("embeddings")
@@ -157,6 +167,7 @@ def embeddings(
         bool, typer.Option("--dictionary", help="Each line is a word and its translation; nothing is aligned.")
     ] = False,
     out: Out = None,
+    force: Force = False,
 ) -> None:
     """Cosine of aligned source and target embeddings, and the spectrum of the matrix.
 
@@ -167,18 +178,20 @@ def embeddings(
     from lamina.analysis.embeddings import analyze_embeddings
 
     lines = list(zip(*read_test(*pairs), strict=True))
-    finish(analyze_embeddings(runs, lines, dictionary=dictionary), runs, out)
+    finish(analyze_embeddings(runs, lines, dictionary=dictionary), runs, out, force)
 
 
 @analyze.command("report")
 def report(
     runs: Runs,
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="For scores, examples and maps.")
+        tuple[Path, Path] | None,
+        typer.Option("--test", metavar="SRC TGT", help="Test set for scores, examples and attention maps."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="The page.", show_default="RUN/report.html")] = None,
+    force: Force = False,
 ) -> None:
-    """One page with all that applies: curves, scores, figures, examples, recipes.
+    """One page with everything that applies: curves, scores, figures, examples, recipes.
 
     [bold]Example[/bold]
 
@@ -187,15 +200,21 @@ def report(
     from lamina.analysis.report import write_report
 
     path = out or runs[0] / "report.html"
+    check_page(path, (), [*(test or ()), *(run / "recipe.yaml" for run in runs)], force)
     write_report(path, runs, read_test(*test) if test else None)
     print(path)
 
 
-def finish(finding: Finding, runs: list[Path], out: Path | None) -> Path:
+def finish(
+    finding: Finding, runs: list[Path], out: Path | None, force: bool, inputs: Sequence[Path] = (), parts: int = 0
+) -> Path:
     """Write everything, print the table, and say where the page is."""
     from lamina.cli.tables import print_columns
 
     folder = out or runs[0] / "analysis"
+    page, *others = finding.paths(folder)
+    others += [folder / "parts" / f"test.{side}.part{part}" for part in range(parts) for side in ("src", "tgt")]
+    check_page(page, others, inputs, force)
     paths = finding.write(folder)
     print_columns([finding.head, *finding.texts(finding.rows)])
     print(f"Page: {paths[0]}", file=sys.stderr)

@@ -13,7 +13,7 @@ from lamina.errors import UsageError
 
 def average(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    last: Annotated[int | None, typer.Option("--last", min=1, help="Average the last so many checkpoints.")] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Average the last K checkpoints.")] = None,
     steps: Annotated[str | None, typer.Option("--steps", help="Average the checkpoints of these steps: a,b,c.")] = None,
 ) -> None:
     """Average checkpoints into RUN/averaged, a model folder.
@@ -24,12 +24,12 @@ def average(
 
         lamina average runs/first --steps 7000,7500,8000
     """
-    from lamina.training.averaging import average as carry_out
+    from lamina.training.averaging import average as average_checkpoints
 
     try:
         chosen = None if steps is None else [int(step) for step in steps.split(",")]
     except ValueError as error:
-        raise UsageError(f"--steps must be numbers with commas between them, but is `{steps}` instead.") from error
-    out, used = carry_out(run, last=last, steps=chosen)
+        raise UsageError(f"--steps must be comma-separated numbers, but is `{steps}` instead.") from error
+    out, used = average_checkpoints(run, last=last, steps=chosen)
     print(f"{out}: the average of steps {', '.join(map(str, used))}")
     say_next("lamina", "eval", out, "--test", "SRC", "TGT")

@@ -28,12 +28,14 @@ def choose() -> None:
 
 @bench.command("train")
 def bench_train(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (YAML), or the name of a shipped one.")],
-    data: Annotated[Path, typer.Option("--data", help="A folder that `lamina prepare` made.")] = Path("data"),
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE", help="A recipe file (YAML), or the name of a shipped recipe.")
+    ],
+    data: Annotated[Path, typer.Option("--data", help="A data folder written by `lamina prepare`.")] = Path("data"),
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a recipe value; repeatable.")
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Updates that count, after two that do not.")] = 20,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Timed updates (2 warm-up).")] = 20,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -67,13 +69,13 @@ def bench_decode(
     batch: Annotated[
         list[int] | None, typer.Option("--batch", min=1, help="Sentences per batch.", show_default="32 and 1")
     ] = None,
-    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Lines at most.")] = 1000,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds; the median counts.")] = 3,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Maximum number of lines.")] = 1000,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Repetitions; the median is reported.")] = 3,
     int8: Int8 = False,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """How fast a model translates: output tokens (with the end mark) and sentences per second.
+    """How fast a model translates: output tokens (eos included) and sentences per second.
 
     [bold]Example[/bold]
 
@@ -95,9 +97,11 @@ def bench_prepare(
     ] = os.cpu_count() or 1,
     batch_tokens: Annotated[int, typer.Option("--batch-tokens", min=1, help="Padded target tokens per batch.")] = 4096,
     vocab_size: Annotated[int, typer.Option("--vocab-size", min=5, help="Subwords to learn.")] = 8000,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Interleaved rounds; the median counts.")] = 3,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, help="Interleaved repetitions; the median is reported.")
+    ] = 3,
 ) -> None:
-    """Encoding beside SentencePiece alone, batches beside training, and the share of padding.
+    """Encoding compared with SentencePiece alone, batch loading compared with training, and the share of padding.
 
     [bold]Example[/bold]
 

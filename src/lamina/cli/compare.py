@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lamina.cli.options import AsJson, Device, Lowercase, Metrics, Sources, Threads, with_search_options
+from lamina.cli.options import AsJson, Device, Lowercase, Metrics, Sources, Threads, Tokenize, with_search_options
 from lamina.cli.tables import print_columns
 from lamina.errors import UsageError
 
@@ -26,17 +27,21 @@ def compare(
     *,
     search: dict[str, Any],
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="What the runs translate.")
+        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="The test set the runs translate.")
     ] = None,
     hypotheses: Annotated[
-        list[Path] | None, typer.Option("--hyp", help="An output, two or more of them; the first is the baseline.")
+        list[Path] | None, typer.Option("--hyp", help="System output; repeat for each system, baseline first.")
     ] = None,
     references: Annotated[
-        list[Path] | None, typer.Option("--ref", help="A reference; may be repeated. For m2 the .m2 file.")
+        list[Path] | None, typer.Option("--ref", help="Reference file; repeatable. For m2, the .m2 file.")
+    ] = None,
+    baselines: Annotated[
+        list[str] | None, typer.Option("--baseline", help="With runs, a trivial system before them: copy or lead-K.")
     ] = None,
     source: Sources = None,
     metrics: Metrics = None,
     lowercase: Lowercase = False,
+    tokenize: Tokenize = None,
     significance: Annotated[
         Literal["bootstrap", "randomisation", "both"],
         typer.Option("--significance", help="Paired bootstrap, approximate randomisation, or both."),
@@ -45,12 +50,12 @@ def compare(
         int | None,
         typer.Option("--samples", min=1, help="Resampled test sets.", show_default="1000; randomisation 10000"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same p-values.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the significance tests.")] = 1,
     device: Device = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare outputs: scores with 95% confidence intervals, differences to the first and their p-values.
+    """Compare systems: scores with 95% confidence intervals, differences from the baseline and p-values.
 
     [bold]Examples[/bold]
 
@@ -62,21 +67,25 @@ def compare(
     """
     from lamina.scoring.compare import compare_outputs
     from lamina.scoring.files import read_texts
-    from lamina.scoring.metrics import check_names
+    from lamina.scoring.metrics import names_to_compare
 
-    names = check_names(metrics or [])
-    if runs:
-        if test is None or hypotheses or references:
-            raise UsageError("Runs are compared on a test set: give --test SRC TGT, and no --hyp or --ref.")
-        systems = [str(path) for path in runs]
-        outputs, gold = translate_all(runs, test, lowercase, search, device, threads)
+    names = names_to_compare(metrics or [])
+    if runs or baselines:
+        if test is None or hypotheses:
+            raise UsageError("Runs are compared on a test set: give --test SRC TGT, without --hyp.")
+        systems = [*(baselines or []), *(str(path) for path in runs or [])]
+        gold, outputs = run_all(
+            runs or [], baselines or [], test, references or [], names, lowercase, tokenize, search, device, threads
+        )
     else:
         if not hypotheses or not references:
-            raise UsageError("Give either --ref and two or more --hyp, or two or more runs and --test SRC TGT.")
+            raise UsageError("Give --ref and at least two --hyp, or at least two runs and --test SRC TGT.")
         systems = [str(path) for path in hypotheses]
-        outputs, gold = read_texts(hypotheses, references, source, lowercase=lowercase, m2="m2" in names)
+        outputs, gold = read_texts(
+            hypotheses, references, source, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
+        )
     if len(systems) < 2:
-        raise UsageError(f"There is only {systems[0]}. Give the baseline first, then what to compare with it.")
+        raise UsageError(f"Only {systems[0]} was given. Give the baseline first, then the systems to compare with it.")
     rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
     if as_json:
         print(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False))
@@ -84,26 +93,31 @@ def compare(
         print_rows(rows, significance)
 
 
-def translate_all(
+def run_all(
     runs: Sequence[Path],
+    baselines: Sequence[str],
     test: tuple[Path, Path],
+    references: Sequence[Path],
+    metrics: Sequence[str],
     lowercase: bool,
+    tokenize: str | None,
     search: dict[str, Any],
     device: str,
     threads: int | None,
-) -> tuple[list[list[str]], Gold]:
-    """Every run's translation of a test set, and what they are measured against."""
+) -> tuple[Gold, list[list[str]]]:
+    """What every baseline and run writes for a test set, and what it is measured against."""
     from lamina.cli.evaluate import translate_lines
-    from lamina.corpus.reading import read_test
-    from lamina.scoring.protocol import Gold
+    from lamina.scoring.baselines import run_baseline
+    from lamina.scoring.files import read_test_set
     from lamina.translation import load
 
-    sources, references = read_test(*test)
-    outputs = []
+    sources, gold = read_test_set(test, references, lowercase=lowercase, m2="m2" in metrics, tokenize=tokenize)
+    outputs = [run_baseline(name, sources) for name in baselines]
     for run in runs:
         translator = load(run, device=device, threads=threads)
         outputs.append(translate_lines(translator, run, sources, translator.settings.with_options(**search)))
-    return outputs, Gold([references], sources, lowercase, [str(test[1])])
+        gold = replace(gold, language=translator.text.target.language)
+    return gold, outputs
 
 
 def print_rows(rows: Sequence[Row], test: str) -> None:

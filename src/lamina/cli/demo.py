@@ -15,15 +15,15 @@ EXAMPLES = 4
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Where everything is written.")] = Path("demo"),
-    steps: Annotated[int, typer.Option("--steps", min=10, help="Updates of each model.")] = 900,
+    out: Annotated[Path, typer.Option("--out", help="Output folder.")] = Path("demo"),
+    steps: Annotated[int, typer.Option("--steps", min=10, help="Training steps of each model.")] = 900,
     pairs: Annotated[int, typer.Option("--pairs", min=100, help="Training pairs.")] = 50_000,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the results only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only the results.")] = False,
 ) -> None:
-    """Prepare, train, translate, score, report: the whole story on the built-in corpus, in minutes on two cores.
+    """Prepare, train, translate, score and report on the built-in corpus, in minutes on two cores.
 
-    Trains a plain Transformer and a SurfaceFusion model of the same size on English and German sentences of a grammar,
-    and compares them. Run it again and it goes on where it stopped.
+    Trains a plain Transformer and a SurfaceFusion model of the same size on English–German sentences from a grammar,
+    and compares them. Rerun the same command to resume.
 
     [bold]Examples[/bold]
 
@@ -42,14 +42,13 @@ def demo(
         if not quiet:
             print(f"[{time.monotonic() - started:4.0f} s] {line}", file=sys.stderr)
 
-    out.mkdir(parents=True, exist_ok=True)
-    say(f"writing {size.train:,} sentence pairs of a grammar, English and German, and preparing them")
+    say(f"writing {size.train:,} English–German sentence pairs and preparing them")
     with show_progress(quiet) as progress:
         prepare_corpus(out, size, progress)
     say(f"training a plain Transformer and a SurfaceFusion model side by side, {size.steps} updates each")
     with show_training(quiet) as show:
         train_side_by_side(out, size, show)
-    say(f"translating {size.test} test sentences with both")
+    say(f"translating {size.test} test sentences with both models")
     outputs, rows = translate_and_score(out)
     for number in outputs.examples(EXAMPLES):
         print(f"source     {outputs.sources[number]}")

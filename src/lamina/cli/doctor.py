@@ -13,7 +13,7 @@ from lamina.cli.tables import print_columns
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
-    """Show versions, devices and extras, and try a tiny model. Exits with 1 if something needed does not work.
+    """Show versions, devices and extras, and run a tiny model. Exits with 1 if a required component fails.
 
     [bold]Examples[/bold]
 
@@ -37,5 +37,5 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON inst
             for number, finding in enumerate(group):
                 rows.append(("" if number else section, finding.name, finding.found))
         print_columns(rows)
-        print(f"\n{'Does not work: ' + ', '.join(broken) if broken else 'Everything that is needed works'}.")
+        print(f"\n{'Not working: ' + ', '.join(broken) if broken else 'All required components work'}.")
     raise typer.Exit(1 if broken else 0)

@@ -19,7 +19,7 @@ def export(
 ) -> None:
     """Write a model in the format of another engine.
 
-    A model that the engine cannot express is refused, with the reason.
+    A model that the format cannot express is refused with the reason.
 
     [bold]Example[/bold]
 

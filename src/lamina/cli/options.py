@@ -26,9 +26,13 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="bleu, chrf, ter, multi-bleu, rouge, gleu or m2; repeatable, or comma-separated.",
+        help="bleu, chrf, ter, multi-bleu, rouge (or rouge-1, -2, -l), gleu or m2; repeatable, or comma-separated.",
         show_default="bleu,chrf",
     ),
+]
+Tokenize = Annotated[
+    str | None,
+    typer.Option("--tokenize", help="BLEU's tokenizer, by sacreBLEU's name.", show_default="by target language"),
 ]
 Sources = Annotated[Path | None, typer.Option("--source", help="The source text (needed by gleu).")]
 Command = Callable[..., None]

@@ -28,6 +28,15 @@ def check_output(path: Path | None, inputs: Iterable[Path | None], force: bool) 
         raise UsageError(f"{path}: already exists; use --force to replace it.")
 
 
+def check_page(page: Path, others: Iterable[Path], inputs: Iterable[Path], force: bool) -> None:
+    """Refuse to replace files beside a page unless that page was made by Lamina before."""
+    from lamina.analysis.page import is_ours
+
+    inputs = list(inputs)
+    for path in (page, *others):
+        check_output(path, inputs, force or is_ours(page))
+
+
 @contextmanager
 def open_output(path: Path) -> Iterator[_Lines]:
     """Lines that become the file when the context ends without an error; pipes and devices are written directly."""
@@ -49,4 +58,4 @@ class _Lines:
         self.stream = stream
 
     def write(self, text: str) -> None:
-        self.stream.write(text.encode("utf-8"))  # type: ignore[attr-defined]
+        self.stream.write(text.encode("utf-8", "surrogateescape"))  # type: ignore[attr-defined]

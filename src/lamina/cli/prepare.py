@@ -13,9 +13,10 @@ from lamina.cli.next_step import say_next
 from lamina.corpus.filters import REASONS, Filters
 from lamina.errors import DataError, UsageError
 from lamina.names import nearest
+from lamina.text.sentences import LINE_BREAK
 
 if TYPE_CHECKING:
-    from lamina.corpus.reading import PairSource
+    from lamina.corpus.plan import PairSource
 
 TwoPaths = tuple[Path, Path]
 
@@ -33,53 +34,81 @@ def prepare(
     ] = None,
     valid_pairs: Annotated[Path | None, typer.Option("--valid-pairs", help="Validation pairs in one file.")] = None,
     test_pairs: Annotated[Path | None, typer.Option("--test-pairs", help="Test pairs in one file.")] = None,
+    train_m2: Annotated[
+        Path | None, typer.Option("--train-m2", help="Training text with corrections (.m2), for GEC.")
+    ] = None,
+    valid_m2: Annotated[Path | None, typer.Option("--valid-m2", help="Validation text with corrections.")] = None,
+    test_m2: Annotated[Path | None, typer.Option("--test-m2", help="Test text with corrections.")] = None,
+    annotator: Annotated[
+        int | None,
+        typer.Option("--annotator", min=0, help="Whose corrections of .m2 files to take.", show_default="all"),
+    ] = None,
     fields: Annotated[
         tuple[str, str] | None,
-        typer.Option("--fields", metavar="SRC TGT", help="The two fields of .jsonl; without it `src` and `tgt`."),
+        typer.Option("--fields", metavar="SRC TGT", help="Field names in .jsonl; default: `src` and `tgt`."),
+    ] = None,
+    line_breaks: Annotated[
+        Literal["space", "symbol"],
+        typer.Option("--line-breaks", help="What line breaks inside a .jsonl field become; the symbol is ⏎."),
+    ] = "space",
+    sentences: Annotated[
+        bool, typer.Option("--sentences", help="Keep the source's sentence boundaries (encoder hierarchical).")
+    ] = False,
+    max_source: Annotated[
+        int | None, typer.Option("--max-source", min=2, help="Truncate sources to so many subwords.")
     ] = None,
     vocab_size: Annotated[
         int | None,
         typer.Option(
-            "--vocab-size", min=5, help="At most so many subwords; 8000 if they are learned.", show_default=False
+            "--vocab-size",
+            min=5,
+            max=1_000_000,
+            help="Vocabulary size at most; 8000 when learning subwords.",
+            show_default=False,
         ),
     ] = None,
     subwords: Annotated[
         Literal["sentencepiece", "bpe", "none"],
-        typer.Option("--subwords", help="`bpe` is over Moses tokens; `none` takes text as it is segmented."),
+        typer.Option("--subwords", help="`bpe` segments Moses tokens; `none` splits at spaces."),
     ] = "sentencepiece",
     bpe_codes: Annotated[
         Path | None,
         typer.Option(
-            "--bpe-codes", help="Merges of subword-nmt to use instead of learning them; implies --subwords bpe."
+            "--bpe-codes", help="BPE merges of subword-nmt to use instead of learning; implies --subwords bpe."
         ),
     ] = None,
-    separate_vocab: Annotated[bool, typer.Option("--separate-vocab", help="A vocabulary for each side.")] = False,
-    pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is tokenised already (bpe).")] = False,
+    separate_vocab: Annotated[
+        bool, typer.Option("--separate-vocab", help="Learn a separate vocabulary for each side.")
+    ] = False,
+    pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is already tokenised (bpe).")] = False,
     text_from: Annotated[
         Path | None,
-        typer.Option("--text-from", help="Treat text as this data folder, run or model does (for fine-tuning)."),
+        typer.Option("--text-from", help="Use the text pipeline of this data folder, run or model (for fine-tuning)."),
     ] = None,
     langs: Annotated[
         tuple[str, str] | None,
-        typer.Option("--langs", metavar="SRC TGT", help="The languages; without it the files' suffixes."),
+        typer.Option("--langs", metavar="SRC TGT", help="Language codes; default: the file suffixes."),
     ] = None,
     no_filter: Annotated[
-        list[str] | None, typer.Option("--no-filter", help="Turn a filter off: empty, long, ratio, duplicate, or all.")
+        list[str] | None, typer.Option("--no-filter", help="Disable a filter: empty, long, ratio, duplicate, or all.")
     ] = None,
     max_characters: Annotated[
-        int, typer.Option("--max-characters", min=1, help="Longer lines are dropped (long).")
+        int, typer.Option("--max-characters", min=1, help="Drop pairs with a longer side (filter `long`).")
     ] = Filters.max_characters,
     max_ratio: Annotated[
-        float, typer.Option("--max-ratio", min=1.0, help="Pairs of more unequal lengths are dropped (ratio).")
+        float,
+        typer.Option(
+            "--max-ratio", min=1.0, help="Drop pairs whose lengths differ by a larger factor (filter `ratio`)."
+        ),
     ] = Filters.max_ratio,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Processes.", show_default="all cores")
+        int, typer.Option("--workers", min=1, max=1024, help="Processes.", show_default="all cores")
     ] = os.cpu_count() or 1,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
-    """Turn raw parallel text into a folder that training reads at full speed, and say what was wrong with it.
+    """Turn raw parallel text into a data folder for training, with a report of what was dropped and why.
 
-    Run the same command again after an interruption: it goes on where it stopped.
+    After an interruption, rerun the same command to resume.
 
     [bold]Examples[/bold]
 
@@ -90,17 +119,24 @@ def prepare(
         lamina prepare --train tok.en tok.de --valid dev.en dev.de --pretokenized --bpe-codes codes --out data
     """
     from lamina.cli.progress import show_progress
-    from lamina.corpus.prepare import Plan
-    from lamina.corpus.prepare import prepare as carry_out
+    from lamina.corpus.plan import Plan
+    from lamina.corpus.prepare import prepare as prepare_data
 
     off = {name for given in no_filter or [] for name in re.split(r"[,\s]+", given) if name}
     for name in off - {*REASONS, "all"}:
-        raise UsageError(f"There is no filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
+        raise UsageError(f"Unknown filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
     active = tuple(reason for reason in REASONS if reason not in off and "all" not in off)
+    if fields is not None and not (train_pairs or valid_pairs or test_pairs):
+        raise UsageError("--fields acts only with --train-pairs, --valid-pairs or --test-pairs.")
+    if annotator is not None and not (train_m2 or valid_m2 or test_m2):
+        raise UsageError("--annotator acts only with --train-m2, --valid-m2 or --test-m2.")
+    breaks = " " if line_breaks == "space" and not sentences else f" {LINE_BREAK} "
     plan = Plan(
-        train=find_pairs("train", train, train_pairs, fields),
-        valid=find_pairs("valid", valid, valid_pairs, fields),
-        test=find_pairs("test", test, test_pairs, fields) if test or test_pairs else None,
+        train=find_pairs("train", (train, train_pairs, train_m2), fields, breaks, annotator),
+        valid=find_pairs("valid", (valid, valid_pairs, valid_m2), fields, breaks, annotator),
+        test=find_pairs("test", (test, test_pairs, test_m2), fields, breaks, annotator)
+        if test or test_pairs or test_m2
+        else None,
         subwords="bpe" if bpe_codes is not None and subwords == "sentencepiece" else subwords,
         vocab_size=vocab_size,
         bpe_codes=bpe_codes,
@@ -109,9 +145,11 @@ def prepare(
         text_from=None if text_from is None else find_text(text_from),
         languages=langs,
         filters=Filters(active, max_characters, max_ratio),
+        sentences=sentences,
+        max_source=max_source,
     )
     with show_progress(quiet) as progress:
-        carry_out(plan, out, workers, progress)
+        prepare_data(plan, out, workers, progress)
     if not quiet:
         print((out / "report.md").read_text(encoding="utf-8"))
         print(f"Prepared: {out}")
@@ -125,16 +163,26 @@ def find_text(place: Path) -> Path:
     for folder in (place, place / "text", place / "model"):
         if (folder / DESCRIPTION).is_file():
             return folder
-    raise DataError(f"{place}: is no data folder, run or model with a text pipeline.")
+    raise DataError(f"{place}: is not a data folder, run or model with a text pipeline.")
 
 
-def find_pairs(split: str, two: TwoPaths | None, one: Path | None, fields: tuple[str, str] | None) -> PairSource:
-    """A split's pairs from either option; exactly one of them must be given."""
+def find_pairs(
+    split: str,
+    given: tuple[TwoPaths | None, Path | None, Path | None],
+    fields: tuple[str, str] | None,
+    line_break: str,
+    annotator: int | None,
+) -> PairSource:
+    """A split's pairs from one of its options; exactly one of them must be given."""
+    from lamina.corpus.m2 import M2File
     from lamina.corpus.reading import OneFile, TwoFiles
 
-    if (two is None) == (one is None):
-        raise UsageError(f"Give either --{split} SRC TGT or --{split}-pairs FILE.")
+    two, one, m2 = given
+    if sum(option is not None for option in given) != 1:
+        raise UsageError(f"Give either --{split} SRC TGT, --{split}-pairs FILE or --{split}-m2 FILE.")
     if two is not None:
         return TwoFiles(*two)
+    if m2 is not None:
+        return M2File(m2, None if annotator is None else str(annotator))
     assert one is not None
-    return OneFile(one, fields)
+    return OneFile(one, fields, line_break)

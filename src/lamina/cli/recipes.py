@@ -19,7 +19,7 @@ recipes = typer.Typer(invoke_without_command=True)
 
 @recipes.callback()
 def choose(context: typer.Context) -> None:
-    """The shipped recipes, and what a recipe may hold; without a command, list them.
+    """List, show and copy the shipped recipes; print the recipe schema.
 
     [bold]Examples[/bold]
 
@@ -72,7 +72,7 @@ def copy(
         Path | None, typer.Option("--out", metavar="FILE", help="Where to write it.", show_default="NAME.yaml")
     ] = None,
 ) -> None:
-    """Copy a shipped recipe to a file of your own, to change it; never overwrites one.
+    """Copy a shipped recipe to a file for editing; never overwrites a file.
 
     [bold]Examples[/bold]
 
@@ -88,14 +88,14 @@ def copy(
         with out.open("x", encoding="utf-8", newline="\n") as file:
             file.write(recipe.text)
     except FileExistsError as error:
-        raise UsageError(f"{out}: exists already; choose another --out or remove it.") from error
+        raise UsageError(f"{out}: already exists; choose another --out or remove it.") from error
     print(out)
     say_next(*(str(out) if word == name else word for word in shlex.split(recipe.head["Train"])))
 
 
 @recipes.command("schema")
 def schema() -> None:
-    """Print the JSON schema of recipes, with which an editor completes and checks them.
+    """Print the JSON schema of recipes, for completion and checking in editors.
 
     [bold]Example[/bold]
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lamina.cli.options import Checkpoint, Device, Threads
 from lamina.errors import DataError, UsageError
+from lamina.text.vocabulary import EOS, SPECIALS
+
+if TYPE_CHECKING:
+    from lamina.text.pipeline import LanguageText
 
 CHUNK = 2000  # lines in memory
+LONGEST_TARGET = 2048  # tokens
 
 
 def rescore(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several are an ensemble.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several form an ensemble.")],
     input_file: Annotated[
-        Path | None, typer.Option("--input", help="What `lamina translate --format jsonl` wrote.")
+        Path | None, typer.Option("--input", help="Output of `lamina translate --format jsonl`.")
     ] = None,
     source: Annotated[Path | None, typer.Option("--source", help="Source lines.")] = None,
     target: Annotated[Path | None, typer.Option("--target", help="Their translations.")] = None,
@@ -32,8 +39,8 @@ def rescore(
 ) -> None:
     """Score given translations with a model: a JSON line with `line`, `score` and `log_prob` for each.
 
-    From jsonl the very tokens are scored, all of `nbest`, and the scores are those that `translate` gave. Plain text
-    is cut into subwords afresh.
+    From jsonl, the tokens of every `nbest` entry are scored, so scores equal those of `translate`. Plain text
+    is segmented again.
 
     [bold]Examples[/bold]
 
@@ -48,16 +55,30 @@ def rescore(
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads)
     penalty = translator.settings.with_options(lenpen=lenpen).lenpen
     pairs = read_jsonl(input_file) if input_file is not None else read_pairs(source, target)
-    vocabulary = translator.text.target.vocabulary
     while chunk := list(islice(pairs, CHUNK)):
-        sources, _ = translator.encode([text for _, text, _ in chunk])
-        targets = [
-            vocabulary.encode(given[:-1]) if isinstance(given, list) else translator.text.target.encode([given])[0]
-            for _, _, given in chunk
-        ]
-        for (line, _, _), result in zip(chunk, translator.rescore(sources, targets, penalty), strict=True):
+        sources, cuts = translator.encode([text for _, text, _ in chunk])
+        targets = [to_ids(translator.text.target, given, line) for line, _, given in chunk]
+        results = translator.rescore(sources, targets, penalty)
+        for (line, _, _), cut, result in zip(chunk, cuts, results, strict=True):
+            if cut:
+                print(f"lamina: line {line}: truncated: {cut:,} source subwords dropped.", file=sys.stderr)
+            if not math.isfinite(result.log_prob):
+                raise DataError(f"line {line}: log p is not finite; the model's weights are damaged.")
             record = {"line": line, "score": round(result.score, 6), "log_prob": round(result.log_prob, 6)}
             print(json.dumps(record))
+
+
+def to_ids(target: LanguageText, given: Any, line: int) -> list[int]:
+    """Ids of a text, or of the tokens that `translate` wrote, which end with eos."""
+    if isinstance(given, str):
+        ids = target.encode([given])[0]
+    elif given[-1] == SPECIALS[EOS]:
+        ids = target.vocabulary.encode(given[:-1])
+    else:
+        raise DataError(f"line {line}: the tokens must end with {SPECIALS[EOS]}, but end with `{given[-1]}` instead.")
+    if len(ids) > LONGEST_TARGET:
+        raise DataError(f"line {line}: its target has {len(ids):,} tokens; at most {LONGEST_TARGET:,} can be scored.")
+    return ids
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, str, Any]]:
@@ -69,7 +90,9 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, str, Any]]:
             record = json.loads(line)
             each = [best["tokens"] for best in record["nbest"]]
             source, place = record["source"], int(record["line"])
-        except (ValueError, KeyError, TypeError) as error:
+            if not isinstance(source, str) or not all(isinstance(token, str) for tokens in each for token in tokens):
+                raise TypeError("text expected")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path}:{number}: not a line of `lamina translate --format jsonl`.") from error
         yield from ((place, source, tokens) for tokens in each if tokens)
 

@@ -9,15 +9,16 @@ from typing import Annotated
 
 import typer
 
-from lamina.cli.options import AsJson, Lowercase, Metrics, Sources
+from lamina.cli.options import AsJson, Lowercase, Metrics, Sources, Tokenize
 
 
 def score(
     hypothesis: Annotated[Path, typer.Option("--hyp", help="The output, one sentence per line.")],
-    references: Annotated[list[Path], typer.Option("--ref", help="A reference; may be repeated. For m2 the .m2 file.")],
+    references: Annotated[list[Path], typer.Option("--ref", help="Reference file; repeatable. For m2, the .m2 file.")],
     source: Sources = None,
     metrics: Metrics = None,
     lowercase: Lowercase = False,
+    tokenize: Tokenize = None,
     as_json: AsJson = False,
 ) -> None:
     """Score an output against references. Files may be plain, .gz or .zst.
@@ -35,7 +36,9 @@ def score(
     from lamina.scoring.protocol import score as compute
 
     names = check_names(metrics or [])
-    (lines,), gold = read_texts([hypothesis], references, source, lowercase=lowercase, m2="m2" in names)
+    (lines,), gold = read_texts(
+        [hypothesis], references, source, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
+    )
     results = [compute(metric, lines) for metric in build_metrics(names, gold)]
     if as_json:
         print(json.dumps([asdict(result) for result in results], indent=2, ensure_ascii=False))

@@ -13,12 +13,12 @@ import typer
 def study(
     file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study (YAML).")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default="studies/NAME")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Trainings at a time.")] = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the table only.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Trainings to run in parallel.")] = 1,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only the table.")] = False,
 ) -> None:
     """Train every recipe with every seed, evaluate all, and write one table with spread and significance.
 
-    What is finished is not done again: stop it however you like, the same command goes on.
+    Stop it at any time; rerun the same command to resume.
 
     [bold]Examples[/bold]
 

@@ -13,23 +13,25 @@ from lamina.cli.options import Device, Threads
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (YAML), or the name of a shipped one.")],
-    data: Annotated[Path, typer.Option("--data", help="A folder that `lamina prepare` made.")] = Path("data"),
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE", help="A recipe file (YAML), or the name of a shipped recipe.")
+    ],
+    data: Annotated[Path, typer.Option("--data", help="A data folder written by `lamina prepare`.")] = Path("data"),
     out: Annotated[Path | None, typer.Option("--out", help="The run folder.", show_default="runs/NAME")] = None,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a recipe value; repeatable.")
     ] = None,
     init_from: Annotated[
-        Path | None, typer.Option("--init-from", help="A run or model whose weights to start from (fine-tuning).")
+        Path | None, typer.Option("--init-from", help="Start from the weights of this run or model (fine-tuning).")
     ] = None,
     device: Device = "auto",
     threads: Threads = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard (extra `track`).")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
-    """Train any system from a recipe. Stop it however you like; the same command goes on where it stopped.
+    """Train any system from a recipe. Stop it at any time; rerun the same command to resume.
 
     [bold]Examples[/bold]
 
@@ -62,8 +64,11 @@ def train(
         reporter: Reporter = NullReporter()
         if ranks.first:
             stack.enter_context(run.lock())
-            run.begin(chosen, prepared)
+            run.check(chosen, prepared)
             reporter = stack.enter_context(open_reporter(run, quiet, tensorboard))
         ranks.gather(None)  # wait until the first rank has made the folder
-        Trainer(chosen, prepared, run, ranks, reporter, init_from).fit()
+        trainer = Trainer(chosen, prepared, run, ranks, reporter, init_from)
+        if ranks.first:
+            run.begin(chosen, prepared)
+        trainer.fit()
     say_next("lamina", "translate", run.folder, "--input", "FILE", quiet=quiet)

@@ -40,7 +40,9 @@ def translate(
     nbest: Annotated[
         int, typer.Option("--nbest", min=1, max=256, help="Translations per line (jsonl, tsv, moses).")
     ] = 1,
-    prefix: Annotated[Path | None, typer.Option("--prefix", help="What each translation starts with, by line.")] = None,
+    prefix: Annotated[
+        Path | None, typer.Option("--prefix", help="A prefix for each translation, one per line.")
+    ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
     temperature: Annotated[
         float | None,
@@ -71,7 +73,7 @@ def translate(
     buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines to read before translating any.")] = 2000,
     device: Device = "auto",
     threads: Threads = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but translations and errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only translations and errors.")] = False,
 ) -> None:
     """Translate text: one output line per input line, in order; blank lines stay blank.
 
@@ -170,7 +172,7 @@ def sampling_settings(
     search: dict[str, Any],
     prefix: Path | None,
 ) -> SamplingSettings | None:
-    """How to draw, if that was asked for; options that would not act are refused."""
+    """How to sample, if requested; options that would have no effect are refused."""
     from lamina.search.sampling import SamplingSettings
 
     drawing: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}

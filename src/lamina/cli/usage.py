@@ -19,22 +19,22 @@ def explain(error: Any, whole: Any, words: Sequence[str]) -> str:
     path, command, rest = find_verb(whole, words)
     match type(error).__name__:
         case "NoSuchOption":
-            said = f"{unknown_option(error, command, words)} `{path} --help` shows all."
+            said = f"{unknown_option(error, command, words)} See `{path} --help`."
         case "BadOptionUsage":
             said = f"{wrong_number(error, command)} {show_example(path, command, error.option_name)}"
         case "MissingParameter":
-            said = f"{describe(error.param)} is missing. {show_example(path, command, error.param.opts[0])}"
+            said = f"{describe(error.param)} is required. {show_example(path, command, error.param.opts[0])}"
         case "BadParameter":
             said = bad_value(error)
         case _ if hasattr(command, "commands"):
-            said = f"{unknown_verb(command, rest)} `{path} --help` shows all."
+            said = f"{unknown_verb(command, rest)} See `{path} --help`."
         case _:
             said = f"{too_many(error)} {show_example(path, command)}"
     return f"{path}: {said}"
 
 
 def find_verb(whole: Any, words: Sequence[str]) -> tuple[str, Any, list[str]]:
-    """How the command that is meant is called, itself, and the words after it."""
+    """The name of the command, the command itself, and the words after it."""
     path, command, rest = "lamina", whole, list(words)
     while rest and hasattr(command, "commands"):
         if rest[0] in command.commands:
@@ -47,7 +47,7 @@ def find_verb(whole: Any, words: Sequence[str]) -> tuple[str, Any, list[str]]:
 
 def unknown_verb(command: Any, words: Sequence[str]) -> str:
     """The verb as it was typed, if there is one, and the nearest there is."""
-    return f"no verb `{words[0]}`.{nearest(words[0], command.commands)}" if words else "a verb is missing."
+    return f"unknown command `{words[0]}`.{nearest(words[0], command.commands)}" if words else "a command is missing."
 
 
 def unknown_option(error: Any, command: Any, words: Sequence[str]) -> str:
@@ -55,7 +55,7 @@ def unknown_option(error: Any, command: Any, words: Sequence[str]) -> str:
     given = [word.split("=")[0] for word in words]
     typed = next((word for word in given if word.startswith(error.option_name)), error.option_name)
     known = [name for option in command.params for name in option.opts if name.startswith("-")]
-    return f"no option `{typed}`.{nearest(typed, [*known, '--help'])}"
+    return f"unknown option `{typed}`.{nearest(typed, [*known, '--help'])}"
 
 
 def wrong_number(error: Any, command: Any) -> str:
@@ -76,7 +76,7 @@ def describe(parameter: Any) -> str:
 
 
 def bad_value(error: Any) -> str:
-    """What the value must be. Newer versions of typer ask pydantic, whose words are made ours."""
+    """What the value must be; newer versions of typer report pydantic's words."""
     from pydantic import ValidationError
 
     name = error.param.opts[0] if error.param.param_type_name == "option" else describe(error.param)
@@ -94,7 +94,7 @@ def bad_value(error: Any) -> str:
 def too_many(error: Any) -> str:
     """Words that no argument takes; click has them between brackets."""
     extra = re.search(r"unexpected extra argument.*\((.*)\)", error.message)
-    return f"there is no place for `{extra[1]}`." if extra else str(error.format_message())
+    return f"unexpected argument `{extra[1]}`." if extra else str(error.format_message())
 
 
 def show_example(path: str, command: Any, option: str = "") -> str:
@@ -102,4 +102,4 @@ def show_example(path: str, command: Any, option: str = "") -> str:
     lines = [line.strip() for line in (command.help or "").splitlines()]
     examples = [line for line in lines if line.startswith(f"{path} ")]
     fitting = [line for line in examples if option in line.split()]
-    return f"Example: {(fitting or examples)[0]}" if examples else f"`{path} --help` shows all."
+    return f"Example: {(fitting or examples)[0]}" if examples else f"See `{path} --help`."

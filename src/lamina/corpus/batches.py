@@ -4,7 +4,7 @@
 
 The cut depends on the product alone, so 4096×1×1, 2048×2×1 and 2048×1×2 see the same pairs in every update.
 A micro-batch keeps within batch_tokens where the shares divide evenly (2, 4 and 8 do), else it has at most one
-sentence more. A sentence longer than the budget stands alone. A share whose sources are much longer than its targets
+sentence more. A sentence longer than the budget forms its own batch. A share with much longer sources than targets
 is computed in several micro-batches, which changes memory and nothing else.
 """
 
@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lamina.corpus.edits import changed_tokens
 from lamina.corpus.prepared import Split
+from lamina.corpus.word_dropout import WordDropout
 from lamina.text.vocabulary import BOS, PAD
 
 Indices = NDArray[np.int64]
@@ -34,6 +36,7 @@ class Batch:
     prefix: NDArray[np.int64]
     target: NDArray[np.int64]
     pairs: Indices  # which pairs of the split these are
+    importance: NDArray[np.float32] | None = None  # (B, T): how much each target token counts; without it 1
 
     @property
     def tokens(self) -> int:
@@ -47,11 +50,12 @@ class Update:
 
     batches: list[Batch]  # `accumulate` of them, or more; a share of very few sentences may be empty
     tokens: int
+    weight: float  # the sum of their importance; without one, their number
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where in the data training stands: so many updates of this epoch are done."""
+    """A position in the data: the epoch, and the updates of it that are done."""
 
     epoch: int = 0
     update: int = 0
@@ -70,12 +74,15 @@ class Batches:
         rank: int = 0,
         seed: int = 1,
         start_id: int = BOS,
+        edit_weight: float = 1.0,
+        word_dropout: WordDropout | None = None,
     ) -> None:
         self.split = split
         self.batch_tokens = batch_tokens
         self.capacity = batch_tokens * accumulate * ranks
         self.accumulate, self.ranks, self.rank = accumulate, ranks, rank
         self.seed, self.start_id = seed, start_id
+        self.edit_weight, self.word_dropout = edit_weight, word_dropout
 
     @cached_property
     def source_lengths(self) -> NDArray[np.int32]:
@@ -106,14 +113,16 @@ class Batches:
             for number in range(position.update, len(updates)):
                 last = number + 1 == len(updates)
                 after = Position(position.epoch + 1, 0) if last else Position(position.epoch, number + 1)
-                yield self.load(updates[number]), after
+                yield self.load(updates[number], position.epoch), after
             position = Position(position.epoch + 1, 0)
 
-    def load(self, pairs: Indices) -> Update:
+    def load(self, pairs: Indices, epoch: int = 0) -> Update:
         """This rank's share of an update: every `ranks`-th of its parts."""
         parts = np.array_split(pairs, self.accumulate * self.ranks)[self.rank :: self.ranks]
         pieces = [piece for part in parts for piece in self._by_source(part)]
-        return Update([self._pad(piece) for piece in pieces], int(self.target_lengths[pairs].sum()))
+        batches, tokens = [self._pad(piece, epoch) for piece in pieces], int(self.target_lengths[pairs].sum())
+        weight = float(tokens) if self.edit_weight == 1 else sum(float(self._importance(int(n)).sum()) for n in pairs)
+        return Update(batches, tokens, weight)
 
     def oversized(self) -> Indices:
         """Pairs too long for the budget; each gets an update, or a share of one, of its own."""
@@ -154,19 +163,31 @@ class Batches:
         return size if start + size == len(target) else divisible(size)
 
     def _by_source(self, part: Indices) -> list[Indices]:
-        """A share in equal pieces whose padded sources fit; neighbours have sources of like length."""
+        """A share in equal pieces whose padded sources fit; neighbours have sources of similar length."""
         cells = len(part) * int(self.source_lengths[part].max(initial=0))
         pieces = min(-(-cells // int(SOURCE_ROOM * self.batch_tokens)), len(part))
         return np.array_split(part, max(1, pieces))
 
-    def _pad(self, pairs: Indices) -> Batch:
+    def _importance(self, pair: int) -> NDArray[np.float32]:
+        """How much the target tokens of a pair count: those that differ from the source `edit_weight`, others 1."""
+        source, target = self.split[pair]
+        return np.where(changed_tokens(source.tolist(), target.tolist()), self.edit_weight, 1.0).astype(np.float32)
+
+    def _pad(self, pairs: Indices, epoch: int) -> Batch:
         sources, targets = [], []
         for index in pairs:
             source, target = self.split[int(index)]
-            sources.append(source)
+            sources.append(source if self.word_dropout is None else self.word_dropout(source, epoch, int(index)))
             targets.append(target)
         prefixes = [np.concatenate([[self.start_id], target[:-1]]) for target in targets]
-        return Batch(pad_arrays(sources), pad_arrays(prefixes), pad_arrays(targets), pairs)
+        padded = pad_arrays(targets)
+        importance = None
+        if self.edit_weight != 1:
+            importance = np.zeros(padded.shape, dtype=np.float32)
+            for row, index in zip(importance, pairs, strict=True):
+                own = self._importance(int(index))
+                row[: len(own)] = own
+        return Batch(pad_arrays(sources), pad_arrays(prefixes), padded, pairs, importance)
 
 
 def pad_arrays(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
@@ -178,5 +199,5 @@ def pad_arrays(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 def divisible(sentences: int) -> int:
-    """The next smaller number that 2, 4 and 8 shares divide, as far as there are so many sentences."""
+    """The next smaller number divisible by 8, 4 or 2, for that many sentences or more."""
     return sentences - sentences % 8 if sentences >= 8 else 1 << (sentences.bit_length() - 1)

@@ -12,7 +12,7 @@ def first_drift(source_lengths: Sequence[int], target_lengths: Sequence[int]) ->
     """The line, from 0, at which one file is likeliest to have lost its lines.
 
     Translations have similar lengths. If the longer file has k lines too many at line i, then pairing the lines before
-    i as they stand and those after it k apart gives the smallest total difference in log length.
+    i line by line and those after it k apart gives the smallest total difference in log length.
     """
     short, long = sorted((_log(source_lengths), _log(target_lengths)), key=len)
     extra = len(long) - len(short)

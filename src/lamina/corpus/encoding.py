@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,8 @@ import numpy as np
 
 from lamina.base.processes import processes
 from lamina.corpus.reading import Pair
-from lamina.corpus.shards import Encoded, id_type
+from lamina.corpus.shards import Encoded
+from lamina.errors import DataError
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import LanguageText, TextPipeline
 from lamina.text.tokenise import MosesTokeniser
@@ -39,7 +40,7 @@ def encode_pairs(
 def count_words(
     pairs: Iterable[Pair], tokenisers: Sequence[MosesTokeniser | None], workers: int
 ) -> tuple[Counter[str], Counter[str]]:
-    """How often every word stands on either side."""
+    """The count of every word on either side."""
     totals: tuple[Counter[str], Counter[str]] = Counter(), Counter()
     work = ((batch, tuple(tokenisers)) for batch in chunks(pairs))
     with processes(workers, _nothing, None) as pool:
@@ -52,15 +53,20 @@ def count_words(
 def encode_batch(pipeline: TextPipeline, batch: Sequence[Pair]) -> tuple[Encoded, Encoded]:
     """Both sides of some pairs."""
     sources, targets = zip(*batch, strict=True)
-    return encode_side(pipeline.source, sources), encode_side(pipeline.target, targets)
+    return encode_side(pipeline.source, sources, pipeline.id_type), encode_side(
+        pipeline.target, targets, pipeline.id_type
+    )
 
 
-def encode_side(text: LanguageText, lines: Sequence[str]) -> Encoded:
+def encode_side(text: LanguageText, lines: Sequence[str], kind: np.dtype[Any]) -> Encoded:
     """All ids in a row."""
-    encoded = text.encode(lines)
+    whole = text.encode(lines)
+    encoded = [text.truncate(ids) for ids in whole]
+    pairs = zip(whole, encoded, strict=True)
+    truncated = np.fromiter((len(ids) < len(all_ids) for all_ids, ids in pairs), dtype=np.bool_, count=len(encoded))
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-    kind = id_type(len(text.vocabulary))
-    return Encoded(np.fromiter(chain.from_iterable(encoded), dtype=kind, count=int(lengths.sum())), lengths)
+    ids = np.fromiter(chain.from_iterable(encoded), dtype=kind, count=int(lengths.sum()))
+    return Encoded(ids, lengths, truncated)
 
 
 def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
@@ -75,12 +81,15 @@ def in_order(
 ) -> Iterator[Result]:
     """Results in the order of the work; at most `under_way` pieces wait, so that memory stays bounded."""
     waiting: deque[Future[Result]] = deque()
-    for piece in work:
-        waiting.append(pool.submit(function, piece))
-        if len(waiting) >= under_way:
+    try:
+        for piece in work:
+            waiting.append(pool.submit(function, piece))
+            if len(waiting) >= under_way:
+                yield waiting.popleft().result()
+        while waiting:
             yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+    except BrokenExecutor as error:
+        raise DataError("A worker process was killed, perhaps for lack of memory; use fewer --workers.") from error
 
 
 def _nothing(_: None) -> None:

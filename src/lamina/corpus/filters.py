@@ -34,5 +34,5 @@ class Filters:
             "empty": "one side is empty",
             "long": f"a side is longer than {self.max_characters:,} characters",
             "ratio": f"one side is more than {self.max_ratio:g} times as long as the other",
-            "duplicate": "the same pair stands earlier",
+            "duplicate": "duplicate of an earlier pair",
         }[reason]

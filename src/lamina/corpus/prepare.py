@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lamina.base.files import atomic_folder, digest, partial_name, remove, write_file
-from lamina.corpus.cleaning import Cleaning, clean
+from lamina.base.files import atomic_folder, locked, partial_name, remove, write_file
+from lamina.base.reading import read_json
+from lamina.corpus.cleaning import LARGE_ALPHABET, Cleaning, clean
 from lamina.corpus.encoding import count_words, encode_pairs
-from lamina.corpus.filters import Filters
+from lamina.corpus.plan import Plan
 from lamina.corpus.prepared import FORMAT, META, PreparedData
-from lamina.corpus.reading import Pair, PairSource, TwoFiles
+from lamina.corpus.reading import Pair
 from lamina.corpus.report import write_report
-from lamina.corpus.shards import Shard, ShardWriter, id_type
+from lamina.corpus.shards import Shard, ShardWriter, find_damage
 from lamina.errors import DataError, UsageError
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import TextPipeline, make_pipeline
-from lamina.text.subwords import Kind, count_vocabulary, learn_bpe, learn_sentencepiece, read_codes, read_text
+from lamina.text.subwords import count_vocabulary, learn_bpe, learn_sentencepiece, read_codes, read_text
 from lamina.text.tokenise import MosesTokeniser
 
-PLAN, FAILED = "plan.json", "failed-plan.json"  # a plan that could not be carried out gives way to another
-PARTS, REPORT = ("text", "train", "valid", "test"), "report.md"
+PLAN, LOCK, REPORT = "plan.json", "lock", "report.md"
+PARTS = ("text", "train", "valid", "test")
 SHARD_PAIRS = 2**19
 LEARN_CHARACTERS = 20_000_000  # SentencePiece learns from an even sample of at most this much text
 
@@ -35,136 +35,98 @@ Progress = Callable[[str, int, int | None], None]  # stage, pairs done, pairs in
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:
-    """For those who do not watch."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that decides what a prepared folder holds."""
-
-    train: PairSource
-    valid: PairSource
-    test: PairSource | None = None
-    subwords: Kind = "sentencepiece"
-    vocab_size: int | None = None  # None: 8,000, or all there is with given codes and segmented text
-    bpe_codes: Path | None = None
-    separate_vocab: bool = False
-    pretokenized: bool = False
-    text_from: Path | None = None  # a folder with the text pipeline of other data or of a model: nothing is learned
-    languages: tuple[str, str] | None = None  # None: from the names of the training files
-    filters: Filters = field(default_factory=Filters)
-
-    def check(self) -> None:
-        """Options must fit together."""
-        if self.bpe_codes is not None and self.subwords != "bpe":
-            raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
-        if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
-            raise UsageError("--text-from brings its own subwords: leave --vocab-size and --bpe-codes out.")
-        for split, source in self.splits().items():
-            for path in source.paths:
-                if not path.is_file():
-                    raise DataError(f"{path}: not found (the {split} data).")
-
-    def splits(self) -> dict[str, PairSource]:
-        """The parts of the data by name."""
-        parts = {"train": self.train, "valid": self.valid, "test": self.test}
-        return {name: source for name, source in parts.items() if source is not None}
-
-    def find_languages(self) -> tuple[str, str]:
-        """As given, or the suffixes of the training files before any compression's."""
-        if self.languages is not None:
-            return self.languages
-        if not isinstance(self.train, TwoFiles):
-            return ("source", "target")
-        names = [path.with_suffix("") if path.suffix in (".gz", ".zst") else path for path in self.train.paths]
-        return (names[0].suffix.lstrip(".") or "source", names[1].suffix.lstrip(".") or "target")
-
-    def describe(self) -> dict[str, Any]:
-        """The plan as JSON, with a digest of every input: two equal descriptions give equal folders."""
-        return {
-            "format": FORMAT,
-            "inputs": {
-                split: [{"name": path.name, "sha256": digest(path)} for path in source.paths]
-                for split, source in self.splits().items()
-            },
-            "fields": [getattr(source, "fields", None) for source in self.splits().values()],
-            "subwords": self.subwords,
-            "vocab_size": self.vocab_size,
-            "bpe_codes": None if self.bpe_codes is None else digest(self.bpe_codes),
-            "separate_vocab": self.separate_vocab,
-            "pretokenized": self.pretokenized,
-            "text_from": None if self.text_from is None else TextPipeline.load(self.text_from).digests(),
-            "languages": list(self.find_languages()),
-            "filters": {
-                "active": list(self.filters.active),
-                "max_characters": self.filters.max_characters,
-                "max_ratio": self.filters.max_ratio,
-            },
-        }
+    """Ignore progress."""
 
 
 def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_progress) -> PreparedData:
-    """Carry a plan out; after an interruption the same call goes on where it stopped."""
+    """Prepare data; after an interruption the same call resumes."""
     plan.check()
     for source in plan.splits().values():
         for path in source.paths:
             if out.resolve() in path.resolve().parents:
-                raise UsageError(f"{path}: lies in the folder that is to be written, {out}. Choose another folder.")
+                raise UsageError(f"{path}: is inside the output folder {out}. Choose another folder.")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        description = json.loads(json.dumps(plan.describe()))
-        if not begin(out, description):
-            return PreparedData(out)
-        run_stages(plan, out, description, workers, progress)
     except OSError as error:
-        raise DataError(f"{out}: cannot be written ({error.strerror}). Nothing is lost: run it again.") from error
+        raise DataError(f"{out}: cannot be written ({error.strerror}).") from error
+    description = json.loads(json.dumps(plan.describe()))
+    check_folder(out, description)
+    with locked(out / LOCK, f"{out}: another process is preparing data here."):
+        try:
+            if begin(out, description):
+                run_stages(plan, out, description, workers, progress)
+        except (DataError, UsageError):
+            clear(out)
+            raise
+        except OSError as error:
+            raise DataError(
+                f"{out}: cannot be written ({error.strerror}). Nothing is lost: rerun the same command."
+            ) from error
+    remove(out / LOCK)
     return PreparedData(out)
 
 
 def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int, progress: Progress) -> None:
     """Every stage that is not finished yet."""
-    try:
-        cleaning = clean(with_progress(plan.train.pairs(), "reading", None, progress), plan.filters)
-        if cleaning.kept == 0:
-            raise DataError(f"No training pair is left of {len(cleaning.keep):,}: {summary(cleaning)}.")
-        pipeline = learn_text(plan, cleaning, out, workers, progress)
-        for split, source in plan.splits().items():
-            keep = cleaning.keep if split == "train" else None
-            total = cleaning.kept if split == "train" else None
-            pairs = with_progress(select(source.pairs(), keep), f"encoding {split}", total, progress)
-            write_split(pairs, pipeline, out, split, workers)
-        finish(plan, out, description, cleaning, pipeline)
-    except (DataError, UsageError):
-        (out / PLAN).rename(out / FAILED)
-        raise
+    cleaning = clean(with_progress(plan.train.pairs(), "reading", None, progress), plan.filters)
+    if cleaning.kept == 0:
+        raise DataError(f"All {len(cleaning.keep):,} training pairs were dropped: {summary(cleaning)}.")
+    pipeline = learn_text(plan, cleaning, out, workers, progress)
+    for split, source in plan.splits().items():
+        keep = cleaning.keep if split == "train" else None
+        total = cleaning.kept if split == "train" else None
+        pairs = with_progress(select(source.pairs(), keep), f"encoding {split}", total, progress)
+        write_split(pairs, pipeline, out, split, workers)
+        if not (out / split / "00000").is_dir():
+            raise DataError(f"{source.paths[0]}: has no lines (the {split} data).")
+    finish(plan, out, description, cleaning, pipeline)
+
+
+def check_folder(out: Path, description: dict[str, Any]) -> None:
+    """Refuse a folder that holds anything else than an earlier run of the same plan."""
+    if (out / PLAN).exists():
+        before = read_json(out / PLAN)
+        if before != description:
+            changed = ", ".join(key for key in description if before.get(key) != description[key])
+            raise UsageError(
+                f"{out}: contains data prepared with other settings (different: {changed}). Choose another folder."
+            )
+    elif any(path.name not in (LOCK, partial_name(Path(PLAN)).name) for path in out.iterdir()):
+        raise UsageError(f"{out}: is not empty and contains no prepared data. Choose another folder.")
 
 
 def begin(out: Path, description: dict[str, Any]) -> bool:
-    """Whether there is anything to do; a folder made from another plan is refused."""
-    path, failed = out / PLAN, out / FAILED
-    if failed.exists():
-        for name in (*PARTS, REPORT, META):
-            remove(out / name)
-            remove(partial_name(out / name))
-        failed.unlink()
+    """Whether there is anything to do; a finished folder that was damaged since is repaired."""
     remove(partial_name(out / PLAN))
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if before != description:
-            changed = ", ".join(key for key in description if before.get(key) != description[key])
-            raise UsageError(f"{out}: holds data of another plan (different: {changed}). Choose another folder.")
-        return not (out / META).exists()
-    if any(out.iterdir()):
-        raise UsageError(f"{out}: is not empty and holds no prepared data. Choose another folder.")
-    write_file(path, json.dumps(description, indent=2) + "\n")
+    if not (out / PLAN).exists():
+        write_file(out / PLAN, json.dumps(description, indent=2) + "\n")
+    if not (out / META).exists():
+        return True
+    try:
+        if PreparedData(out).is_whole():
+            return False
+    except DataError:
+        pass
+    remove(out / META)
     return True
+
+
+def clear(out: Path) -> None:
+    """Remove everything that a failed run has written, so that a corrected command can use the folder."""
+    for name in (*PARTS, REPORT, META, PLAN):
+        remove(out / name)
+        remove(partial_name(out / name))
+    remove(out / LOCK)
 
 
 def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress: Progress) -> TextPipeline:
     """The text pipeline in `out/text`; learned from the training pairs unless an earlier run has finished it."""
     folder = out / "text"
     if folder.exists():
-        return TextPipeline.load(folder)
+        try:
+            return TextPipeline.load(folder)
+        except DataError:  # damaged since it was written
+            remove(folder)
     if plan.text_from is None:
         moses = plan.subwords == "bpe" and not plan.pretokenized
         progress("learning subwords", 0, None)
@@ -173,6 +135,8 @@ def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress
         pipeline = make_pipeline(plan.subwords, plan.find_languages(), moses, files)
     else:
         pipeline = TextPipeline.load(plan.text_from)
+    given = pipeline.source.sentences or plan.sentences, plan.max_source or pipeline.source.longest
+    pipeline = pipeline.for_documents(*given)
     with atomic_folder(folder) as partial:
         pipeline.save(partial)
     return pipeline
@@ -182,6 +146,7 @@ def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> d
     """SentencePiece models, one for both sides or one each, from an even sample of the kept pairs."""
     size = plan.vocab_size or 8000
     stride = -(-cleaning.characters // LEARN_CHARACTERS)
+    coverage = 1.0 if cleaning.alphabet < LARGE_ALPHABET else 0.9995
 
     def sample(sides: tuple[int, ...]) -> Iterator[str]:
         for index, pair in enumerate(select(plan.train.pairs(), cleaning.keep)):
@@ -190,14 +155,14 @@ def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> d
 
     if plan.separate_vocab:
         return {
-            "subwords.source.model": learn_sentencepiece(sample((0,)), size),
-            "subwords.target.model": learn_sentencepiece(sample((1,)), size),
+            "subwords.source.model": learn_sentencepiece(sample((0,)), size, coverage),
+            "subwords.target.model": learn_sentencepiece(sample((1,)), size, coverage),
         }
-    return {"subwords.model": learn_sentencepiece(sample((0, 1)), size)}
+    return {"subwords.model": learn_sentencepiece(sample((0, 1)), size, coverage)}
 
 
 def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> dict[str, bytes]:
-    """BPE codes (given or learned jointly) and vocabularies, or the words as they stand."""
+    """BPE codes (given or learned jointly) and vocabularies, or the words themselves."""
     tokenisers = [MosesTokeniser(language) if moses else None for language in plan.find_languages()]
     counts = count_words(select(plan.train.pairs(), cleaning.keep), tokenisers, workers)
     files: dict[str, bytes] = {}
@@ -219,7 +184,7 @@ def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> di
 
 
 def count_pieces(words: Counter[str], segmenter: Any) -> Counter[str]:
-    """How often every piece stands in the text, from how often every word does."""
+    """The count of every piece, from the counts of words."""
     pieces: Counter[str] = Counter()
     for word, count in words.items():
         for piece in segmenter.segment_tokens([word]):
@@ -232,8 +197,11 @@ def write_split(pairs: Iterator[Pair], pipeline: TextPipeline, out: Path, split:
     folder = out / split
     folder.mkdir(exist_ok=True)
     number = 0
-    while (folder / f"{number:05}").exists():
+    while (folder / f"{number:05}").exists() and is_whole(folder / f"{number:05}"):
         number += 1
+    for path in folder.iterdir():
+        if path.name >= f"{number:05}":
+            remove(path)
     for _ in zip(range(number * SHARD_PAIRS), pairs, strict=False):
         pass
     writer = None
@@ -250,14 +218,22 @@ def write_split(pairs: Iterator[Pair], pipeline: TextPipeline, out: Path, split:
         writer.finish()
 
 
+def is_whole(shard: Path) -> bool:
+    """Whether a shard of an earlier run is as it was written."""
+    try:
+        return find_damage(shard) is None
+    except DataError:
+        return False
+
+
 def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleaning, pipeline: TextPipeline) -> None:
     """Write the report, then `meta.json`, whose presence says that the folder is complete."""
-    kind = id_type(max(len(pipeline.source.vocabulary), len(pipeline.target.vocabulary)))
     splits: dict[str, Any] = {}
     for split in plan.splits():
-        shards = [Shard(path, kind) for path in sorted((out / split).iterdir())]
+        shards = [Shard(path, pipeline.id_type) for path in sorted((out / split).iterdir())]
         splits[split] = {
             "pairs": sum(len(shard) for shard in shards),
+            "truncated": sum(int(shard.facts.get("truncated", 0)) for shard in shards),
             "tokens": {
                 side: sum(int(shard.facts["tokens"][side]) for shard in shards) for side in ("source", "target")
             },
@@ -265,8 +241,12 @@ def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleanin
         }
     meta = {
         "format": FORMAT,
-        "id_bits": kind.itemsize * 8,
+        "id_bits": pipeline.id_type.itemsize * 8,
+        "max_source": pipeline.source.longest,
         "vocabulary": {"source": len(pipeline.source.vocabulary), "target": len(pipeline.target.vocabulary)},
+        "subwords": pipeline.kind,
+        "shared_vocabulary": pipeline.source.vocabulary == pipeline.target.vocabulary,
+        "text": pipeline.digests(),
         "splits": splits,
         "dropped": {
             reason: {"pairs": cleaning.dropped[reason], "first_lines": cleaning.first_lines[reason]}
@@ -289,7 +269,7 @@ def select(pairs: Iterable[Pair], keep: NDArray[np.bool_] | None) -> Iterator[Pa
 
 
 def with_progress(pairs: Iterable[Pair], stage: str, total: int | None, progress: Progress) -> Iterator[Pair]:
-    """The same pairs; progress hears of every thousandth."""
+    """The same pairs, with progress reported every thousand."""
     done = 0
     for done, pair in enumerate(pairs, start=1):
         if done % 1000 == 0:

@@ -2,65 +2,71 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import os
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lamina.corpus.shards import Ids, Shard, verify
+from lamina.base.reading import damage_named, read_json
+from lamina.corpus.shards import Ids, Shard, find_damage
 from lamina.errors import DataError
 from lamina.text.pipeline import TextPipeline
 
-FORMAT = 1
+FORMAT = 2  # 1 had no digests of the text pipeline
 META = "meta.json"
 
 
 class PreparedData:
     """What `lamina prepare` wrote: a text pipeline, and the splits `train`, `valid` and perhaps `test`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        path = folder / META
-        try:
-            self.meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise DataError(f"{folder}: is not a finished data folder; `lamina prepare` makes one.") from error
-        except ValueError as error:
-            raise DataError(f"{path}: not JSON ({error}).") from error
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        path = self.folder / META
+        if not path.exists():
+            raise DataError(f"{self.folder}: is not a finished data folder; `lamina prepare` makes one.")
+        self.meta = read_json(path)
         if self.meta.get("format") != FORMAT:
             raise DataError(f"{path}: format must be {FORMAT}, but is {self.meta.get('format')} instead.")
+        with damage_named(path):
+            self.id_type = np.dtype(f"uint{int(self.meta['id_bits'])}")
+            self.shards = {
+                name: [str(shard["name"]) for shard in split["shards"]] for name, split in self.meta["splits"].items()
+            }
+            self.text_digests = dict(self.meta["text"])
+            if any(Path(shard).name != shard for names in self.shards.values() for shard in names):
+                raise ValueError("the name of a shard is not a plain name")
 
     @cached_property
     def text(self) -> TextPipeline:
         """From text to ids and back."""
         text = TextPipeline.load(self.folder / "text")
-        for side, language in (("source", text.source), ("target", text.target)):
-            entries, wanted = len(language.vocabulary), self.meta["vocabulary"][side]
-            if entries != wanted:
-                raise DataError(
-                    f"{self.folder / 'text'}: the {side} vocabulary has {entries} entries, but the data was encoded "
-                    f"with {wanted}. Prepare the data again."
-                )
+        if text.digests() != self.text_digests:
+            raise DataError(
+                f"{self.folder / 'text'}: differs from the text pipeline that the data was encoded with. "
+                "Prepare the data again."
+            )
         return text
 
-    def split(self, name: str) -> Split:
-        """One part of the data."""
-        if name not in self.meta["splits"]:
-            raise DataError(f"{self.folder}: has no {name} data, only {', '.join(self.meta['splits'])}.")
-        kind = np.dtype(f"uint{self.meta['id_bits']}")
-        folders = (self.folder / name / shard["name"] for shard in self.meta["splits"][name]["shards"])
-        return Split([Shard(folder, kind) for folder in folders])
+    def split(self, name: str, verify: bool = False) -> Split:
+        """One part of the data; `verify` compares every file with its digest first."""
+        if name not in self.shards:
+            raise DataError(f"{self.folder}: has no {name} data, only {', '.join(self.shards)}.")
+        folders = [self.folder / name / shard for shard in self.shards[name]]
+        for folder in folders if verify else ():
+            damaged = find_damage(folder)
+            if damaged is not None:
+                reason = "damaged (its SHA-256 differs)" if damaged.exists() else "not found"
+                raise DataError(f"{damaged}: {reason}. Rerun `lamina prepare` to repair it.")
+        return Split([Shard(folder, self.id_type) for folder in folders])
 
-    def damaged(self) -> Iterator[Path]:
-        """Files that are not what was written; reads everything."""
-        for name, split in self.meta["splits"].items():
-            for shard in split["shards"]:
-                folder = self.folder / name / shard["name"]
-                yield from (folder / file for file in verify(folder))
+    def is_whole(self) -> bool:
+        """Whether every file is as it was written; reads everything."""
+        try:
+            return all(len(self.split(name, verify=True)) >= 0 for name in self.shards) and bool(self.text)
+        except DataError:
+            return False
 
 
 class Split:

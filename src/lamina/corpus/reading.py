@@ -30,12 +30,17 @@ class TwoFiles:
 
     def pairs(self) -> Iterator[Pair]:
         """Every pair; files of unequal length are an error, once the shorter has ended."""
-        for source, target in zip_longest(read_lines(self.source), read_lines(self.target)):
+        sources, targets = read_lines(self.source), read_lines(self.target)
+        for number, (source, target) in enumerate(zip_longest(sources, targets)):
             if source is None or target is None:
-                raise self._mismatch()
+                rest = 1 + sum(1 for _ in (targets if source is None else sources))
+                raise self._mismatch(number, number + rest, source is None)
             yield source, target
 
-    def _mismatch(self) -> DataError:
+    def _mismatch(self, shorter: int, longer: int, source_ended: bool) -> DataError:
+        if not all(path.is_file() for path in self.paths):  # pipes cannot be read again to find where they differ
+            counts = (shorter, longer) if source_ended else (longer, shorter)
+            return DataError(f"{self.source} has {counts[0]:,} lines, but {self.target} has {counts[1]:,}.")
         sources, targets = ([len(line) for line in read_lines(path)] for path in self.paths)
         return DataError(
             f"{self.source} has {len(sources):,} lines, but {self.target} has {len(targets):,}. "
@@ -49,6 +54,7 @@ class OneFile:
 
     path: Path
     fields: tuple[str, str] | None = None  # the two fields of `.jsonl`; None is `src` and `tgt`
+    line_break: str = " "  # what a line break inside a field becomes: one pair is one line
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -67,7 +73,7 @@ class OneFile:
     def _parse_json(self, line: str, where: str) -> Pair:
         try:
             record: Any = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}).") from error
         if isinstance(record, dict) and isinstance(record.get("translation"), dict):
             record = record["translation"]
@@ -82,7 +88,10 @@ class OneFile:
             raise DataError(f"{where}: has no field `{name}`, only {found}. Name the two fields with --fields.")
         if not isinstance(record[name], str):
             raise DataError(f"{where}: field `{name}` must be text, but is {type(record[name]).__name__} instead.")
-        return str(record[name]).replace("\r\n", "\n").replace("\n", " ")  # one pair is one line
+        text = str(record[name])
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise DataError(f"{where}: field `{name}` contains a lone surrogate, which is not text.")
+        return text.replace("\r\n", "\n").replace("\n", self.line_break)
 
 
 def parse_tsv(line: str, where: str) -> Pair:
@@ -99,6 +108,3 @@ def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
     if not pairs:
         raise DataError(f"{source}: has no lines.")
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-
-
-PairSource = TwoFiles | OneFile

@@ -16,17 +16,20 @@ def write_report(meta: dict[str, Any], filters: Filters) -> str:
     for name, split in meta["splits"].items():
         tokens = split["tokens"]
         lines.append(f"| {name} | {split['pairs']:,} | {tokens['source']:,} | {tokens['target']:,} |")
-    lines += ["", "Tokens include one end mark per sentence.", "", "## Vocabulary", ""]
+    lines += ["", "Tokens include one eos per sentence.", "", "## Vocabulary", ""]
     sizes = meta["vocabulary"]
-    shared = "one each" if plan["separate_vocab"] else "shared by both sides"
-    lines.append(f"{plan['subwords']}, {shared}: {sizes['source']:,} entries (source), {sizes['target']:,} (target).")
+    shared = "shared by both sides" if meta["shared_vocabulary"] else "one each"
+    lines.append(f"{meta['subwords']}, {shared}: {sizes['source']:,} entries (source), {sizes['target']:,} (target).")
     asked = plan["vocab_size"]
     if asked is not None and max(sizes.values()) < asked:
-        lines.append(f"Asked for were {asked:,}; the text does not fill more.")
+        lines.append(f"You asked for {asked:,}; this text yields only {max(sizes.values()):,}.")
+    if meta["max_source"] is not None:
+        counts = ", ".join(f"{split['truncated']:,} of {name}" for name, split in meta["splits"].items())
+        lines += ["", "## Truncated", "", f"Sources of more than {meta['max_source']:,} subwords: {counts}."]
     lines += ["", "## Dropped from the training data", ""]
     lines += ["| reason | pairs | first lines |", "|---|---|---|"]
     for reason in REASONS:
-        rule = filters.describe(reason) if reason in filters.active else "turned off"
+        rule = filters.describe(reason) if reason in filters.active else "disabled"
         dropped = meta["dropped"][reason]
         first = ", ".join(f"{line:,}" for line in dropped["first_lines"])
         lines.append(f"| {reason}: {rule} | {dropped['pairs']:,} | {first or '–'} |")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,15 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamina.base.files import digest, partial_name, publish_folder, remove
+from lamina.base.reading import damage_named, read_json
 from lamina.errors import DataError
 
-SIDES = ("source", "target")
+SIDES, KINDS = ("source", "target"), ("ids", "offsets")
 Ids = NDArray[np.unsignedinteger[Any]]
-
-
-def id_type(entries: int) -> np.dtype[Any]:
-    """The smallest type that holds every id of a vocabulary."""
-    return np.dtype(np.uint16 if entries <= 2**16 else np.uint32)
 
 
 @dataclass(frozen=True)
@@ -37,14 +32,17 @@ class Encoded:
 
     ids: Ids
     lengths: NDArray[np.int64]
+    truncated: NDArray[np.bool_] | None = None  # which sentences were longer
 
     def head(self, sentences: int) -> Encoded:
         """The first sentences."""
-        return Encoded(self.ids[: int(self.lengths[:sentences].sum())], self.lengths[:sentences])
+        cut = None if self.truncated is None else self.truncated[:sentences]
+        return Encoded(self.ids[: int(self.lengths[:sentences].sum())], self.lengths[:sentences], cut)
 
     def tail(self, sentences: int) -> Encoded:
         """All but the first sentences."""
-        return Encoded(self.ids[int(self.lengths[:sentences].sum()) :], self.lengths[sentences:])
+        cut = None if self.truncated is None else self.truncated[sentences:]
+        return Encoded(self.ids[int(self.lengths[:sentences].sum()) :], self.lengths[sentences:], cut)
 
 
 class ShardWriter:
@@ -55,11 +53,11 @@ class ShardWriter:
         self.partial = partial_name(folder)
         remove(self.partial)
         self.partial.mkdir(parents=True)
-        names = [f"{side}.{kind}" for side in SIDES for kind in ("ids", "offsets")]
+        names = [f"{side}.{kind}" for side in SIDES for kind in KINDS]
         self.files = {name: (self.partial / name).open("wb") for name in names}
         self.digests = {name: hashlib.sha256() for name in self.files}
         self.ends = dict.fromkeys(SIDES, 0)
-        self.pairs = 0
+        self.pairs = self.truncated = 0
         for side in SIDES:
             self._write(f"{side}.offsets", np.zeros(1, dtype=np.int64).tobytes())
 
@@ -71,6 +69,7 @@ class ShardWriter:
             self._write(f"{side}.offsets", offsets.astype(np.int64).tobytes())
             self.ends[side] += int(encoded.lengths.sum())
         self.pairs += len(source.lengths)
+        self.truncated += 0 if source.truncated is None else int(source.truncated.sum())
 
     def finish(self) -> None:
         """Flush everything to the disk, then rename the folder."""
@@ -79,6 +78,7 @@ class ShardWriter:
         facts = {
             "pairs": self.pairs,
             "tokens": self.ends,
+            "truncated": self.truncated,
             "sha256": {name: each.hexdigest() for name, each in self.digests.items()},
         }
         (self.partial / "shard.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
@@ -95,13 +95,13 @@ class Shard:
     def __init__(self, folder: Path, ids: np.dtype[Any]) -> None:
         self.folder = folder
         self.id_type = ids
-        try:
-            self.facts: dict[str, Any] = json.loads((folder / "shard.json").read_text(encoding="utf-8"))
-            sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
-        except (OSError, ValueError) as error:
-            raise DataError(f"{folder}: not a finished shard ({error}). Prepare the data again.") from error
+        path = folder / "shard.json"
+        self.facts = read_json(path)
+        with damage_named(path):
+            pairs, tokens = int(self.facts["pairs"]), {side: int(self.facts["tokens"][side]) for side in SIDES}
+        sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
         for side in SIDES:
-            wanted = {"ids": self.facts["tokens"][side] * ids.itemsize, "offsets": (self.facts["pairs"] + 1) * 8}
+            wanted = {"ids": tokens[side] * ids.itemsize, "offsets": (pairs + 1) * 8}
             for kind, size in wanted.items():
                 found = sizes.get(f"{side}.{kind}")
                 if found != size:
@@ -132,9 +132,12 @@ class Shard:
         return np.diff(self._maps[f"{side}.offsets"]).astype(np.int32)
 
 
-def verify(folder: Path) -> Iterator[str]:
-    """Files of a shard that are not what was written."""
-    facts = json.loads((folder / "shard.json").read_text(encoding="utf-8"))
-    for name, expected in facts["sha256"].items():
-        if digest(folder / name) != expected:
-            yield name
+def find_damage(folder: Path) -> Path | None:
+    """The first file of a shard that is missing or differs from what was written, if any."""
+    path = folder / "shard.json"
+    with damage_named(path):
+        expected = {f"{side}.{kind}": read_json(path)["sha256"][f"{side}.{kind}"] for side in SIDES for kind in KINDS}
+    for name, sha256 in expected.items():
+        if not (folder / name).is_file() or digest(folder / name) != sha256:
+            return folder / name
+    return None

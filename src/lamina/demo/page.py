@@ -19,16 +19,15 @@ SHOWN = 8
 
 def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Records]) -> str:
     """The whole page."""
-    best = max((row for row in rows if row.metric == "bleu"), key=lambda row: row.score)
     runs = [each.run for each in records.values()]
     return page(
         "Lamina: a plain and a fused model, side by side",
         [
             paragraph(
-                "Two small models learned German from English sentences of a grammar, in minutes on this CPU: a plain "
+                "Two small models learned to translate English sentences of a grammar into German: a plain "
                 "Transformer, and the same with SurfaceFusion (Liu et al. 2021), whose softmax reads the source "
-                f"embedding once more when it chooses a word. The better one here, `{best.system}`, reaches "
-                f"{best.score:.1f} BLEU on {len(outputs.sources)} sentences that neither has seen."
+                f"embedding once more when it chooses a word. {verdict(rows)} on {len(outputs.sources)} sentences that "
+                "neither has seen."
             ),
             score_section(rows),
             example_section(outputs, SHOWN),
@@ -38,6 +37,17 @@ def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Recor
             section("What to try next", code(next_commands(runs[0].parent.parent))),
         ],
     )
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Which system is better, if the difference is significant."""
+    baseline, other = (row for row in rows if row.metric == "bleu")
+    scores = f"{baseline.system} reaches {baseline.score:.1f} and {other.system} {other.score:.1f} BLEU"
+    p = other.p_bootstrap
+    if p is None or p >= 0.05:
+        return f"There is no significant difference (p = {p:.2f}): {scores}"
+    better = max(baseline, other, key=lambda row: row.score)
+    return f"{better.system} is significantly better (p = {p:.3f}): {scores}"
 
 
 def attention(run: Path, outputs: Outputs) -> Finding:

@@ -8,16 +8,20 @@ from pathlib import Path
 
 from lamina.analysis.sections import Outputs
 from lamina.base.files import write_file
-from lamina.corpus.prepare import Plan, Progress, no_progress, prepare
+from lamina.corpus.plan import Plan
+from lamina.corpus.prepare import Progress, no_progress, prepare
 from lamina.corpus.reading import TwoFiles
 from lamina.demo.grammar import write_demo
 from lamina.demo.page import demo_page
+from lamina.errors import UsageError
 from lamina.scoring.compare import Row, compare_outputs
 from lamina.scoring.protocol import Gold
 from lamina.store.metrics import read_records
 from lamina.study.launch import Show, Training, train_all
+from lamina.version import __version__
 
 SYSTEMS = {"plain": "demo-transformer", "fused": "demo-surface-fusion"}  # a run's name and its recipe's
+MARK = "demo.txt"  # the folder is the demo's own
 VOCABULARY = 4000  # a ceiling; the words of the grammar need fewer
 
 
@@ -33,19 +37,29 @@ class DemoSize:
 
 def prepare_corpus(out: Path, size: DemoSize, progress: Progress = no_progress) -> None:
     """Text and data folders; what is there already stays."""
+    claim_folder(out)
     text = out / "text"
     done = text / "written.txt"
     wanted = f"{size.train} {size.valid} {size.test}"
     if not done.is_file() or done.read_text() != wanted:
         write_demo(text, size.train, size.valid, size.test)
-        done.write_text(wanted)
+        write_file(done, wanted)
     splits = [TwoFiles(text / f"{split}.en", text / f"{split}.de") for split in ("train", "valid", "test")]
     plan = Plan(train=splits[0], valid=splits[1], test=splits[2], vocab_size=VOCABULARY)
     prepare(plan, out / "data", os.cpu_count() or 1, progress)
 
 
+def claim_folder(out: Path) -> None:
+    """Mark a new or empty folder as the demo's; one with other files in it is refused."""
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / MARK).exists():
+        if any(out.iterdir()):
+            raise UsageError(f"{out}: is not empty and was not made by `lamina demo`. Choose another --out.")
+        write_file(out / MARK, f"Made by `lamina demo` of Lamina {__version__}.\n")
+
+
 def train_side_by_side(out: Path, size: DemoSize, show: Show) -> None:
-    """Both systems at once, a process with half of the cores for each; each goes on where it stopped before."""
+    """Both systems in parallel, a process with half of the cores for each; both resume."""
     threads = max(1, (os.cpu_count() or 1) // len(SYSTEMS))
     overrides = (f"train.warmup={max(1, size.steps // 6)}", f"train.gradients_every={max(1, size.steps // 30)}")
     trainings = [

@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -28,7 +27,7 @@ import llvmlite.binding as llvm
 import numba
 
 from lamina.base import cpu
-from lamina.base.files import digest, write_file
+from lamina.base.files import digest, user_cache, write_file
 from lamina.errors import LaminaError
 
 if TYPE_CHECKING:
@@ -82,14 +81,14 @@ def entry_points() -> EntryPoints:
 @cache
 def ready_folder() -> Path | None:
     """The folder with compiled functions, after choosing the instruction set by them; None if none can be written."""
-    if os.environ.get(cpu.CHOICE_VARIABLE):  # a self-test, or somebody who knows
+    if os.environ.get(cpu.CHOICE_VARIABLE):  # a self-test, or an explicit choice
         given = os.environ.get("LAMINA_ENGINE_CACHE")
         return Path(given) if given else None
-    place = cache_place()
+    place = user_cache("engine")
     if place is None:
         return None
     folder = place / key()
-    with locked(place / f"{folder.name}.lock"):
+    with lock(place / f"{folder.name}.lock"):
         chosen = read_ready(folder)
         if chosen is None:
             chosen = compile_in_child(folder)
@@ -114,7 +113,7 @@ def compile_in_child(folder: Path) -> str:
             return each.name
         last = child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         print(f"lamina: {each.name} does not work here (exit {child.returncode}) {' '.join(last)}", file=sys.stderr)
-    raise LaminaError("The CPU engine does not work on this machine; `lamina doctor` says more.")
+    raise LaminaError("The CPU engine does not work on this machine; run `lamina doctor` for details.")
 
 
 def read_ready(folder: Path) -> str | None:
@@ -148,22 +147,8 @@ def key() -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def cache_place() -> Path | None:
-    """Where compiled code is kept: the user's cache folder, else a private temporary one."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    candidates = [Path(tempfile.gettempdir()) / f"lamina-engine-{os.getuid()}"]
-    with suppress(RuntimeError):  # no home
-        candidates.insert(0, (Path(home) if home else Path.home() / ".cache") / "lamina" / "engine")
-    for place in candidates:
-        with suppress(OSError):
-            place.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if place.stat().st_uid == os.getuid() and os.access(place, os.W_OK):
-                return place
-    return None
-
-
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock(path: Path) -> Iterator[None]:
     """One process at a time compiles; others wait."""
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -155,11 +155,11 @@ class Engine:
         return Workspace(self.lowered.program, self.weights, self.codes)
 
     def fit(self, space: Workspace, batch: Sources, rows: int, room: int) -> Layout:
-        """Make room for a batch with so many rows and written positions, and say where things are."""
+        """Make room for a batch, and describe its layout to compiled code."""
         tokens, longest, lists = len(batch.tokens), int(batch.table[LENGTH].max(initial=1)), rows * room
         both = tokens + 2 * lists if self.lowered.reads_both else 0
         encoder_rows = min(tokens, max(ENCODER_ROWS, longest))
-        numbers = tokens + 2 * lists + (lists + rows * longest if both else 0)
+        numbers = tokens + max(tokens, 2 * lists + (lists + rows * longest if both else 0))  # or ends of sentences
         space.fit(max(rows, encoder_rows), tokens, tokens + lists, longest + room, max(longest, room), numbers)
         space.numbers[:tokens] = np.arange(tokens)
         scores, normaliser = self.lowered.distribution
@@ -168,7 +168,7 @@ class Engine:
 
     @contextmanager
     def workspace(self) -> Iterator[Workspace]:
-        """A workspace that nobody else uses meanwhile."""
+        """A workspace for exclusive use."""
         try:
             space = self._idle.pop()
         except IndexError:
@@ -177,7 +177,7 @@ class Engine:
         self._idle.append(space)  # after an error it is left behind: who knows what is in it
 
     def _cache_bytes(self, written: int) -> int:
-        """Bytes of caches that have room for so many positions."""
+        """Bytes of caches for this many positions."""
         program = self.lowered.program
         widths = [width for width, kind in zip(program.widths, program.kinds, strict=True) if kind == WRITTEN]
         return 4 * sum(widths) * written

@@ -87,7 +87,7 @@ def dot(builder: Any, total: Any, inputs: Any, weights: Any) -> Any:
     pairs = builder.bitcast(inputs, ir.VectorType(I16, 2 * LANES))
     products = builder.mul(builder.sext(pairs, wide), builder.sext(weights, wide))
     even, odd = (shuffle(builder, products, products, range(first, 2 * LANES, 2)) for first in (0, 1))
-    return builder.add(total, builder.add(even, odd))  # LLVM finds vpmaddwd, or what there is
+    return builder.add(total, builder.add(even, odd))  # LLVM selects vpmaddwd or an equivalent
 
 
 def int8_tile(
@@ -105,7 +105,7 @@ def int8_tile(
     bias: Any,
     mode: Any,
 ) -> None:
-    """out[r] = scale·column_scale·(x[r]·panel) + bias for so many rows of quantised inputs."""
+    """out[r] = scale·column_scale·(x[r]·panel) + bias for a fixed number of rows of quantised inputs."""
     places = PLACES[: rows * TILE_VECTORS]
     x_rows = [builder.add(x, builder.mul(x_step, ir.Constant(I64, row))) for row in range(rows)]
     bytes_of, wide = (ir.VectorType(kind, GROUP * LANES) for kind in (I8, I16))

@@ -25,6 +25,7 @@ from lamina.engine.operations import (
     log_sum_exp,
     mix,
     norm,
+    point,
     pool,
     running_mean,
     sigmoid_of,
@@ -50,7 +51,9 @@ from lamina.engine.vectors import BYTES, fma, load, load_float, splat, store, st
     SPREAD,
     LOG_SUM_EXP,
     LOG_ADD,
-) = range(17)
+    POINT,
+    LAST,
+) = range(19)
 FIELDS = 14
 OWN, SOURCE, BOTH = (
     0,
@@ -246,6 +249,49 @@ def run_log_add(it: Int64, registers: Int64, count: int) -> None:
 
 
 @compiled
+def run_point(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
+    """[1] += copied mass, and the first float of [5] its normaliser: query [2], keys in [3] and g there at 8, tokens
+    [4], gate [6], bytes 7, scale at 9.
+    """
+    store, step = registers[it[3], 0], registers[it[3], 1]
+    tokens, token_step = registers[it[4], 0], registers[it[4], 1]
+    for r in range(count):
+        normaliser = row(registers, it[5], r)
+        mixed = point(
+            row(registers, it[1], r),
+            row(registers, it[2], r),
+            store,
+            step,
+            it[7],
+            store + it[8],
+            tokens,
+            token_step,
+            rows.numbers,
+            rows.table[START + SOURCE, r],
+            rows.table[COUNT + SOURCE, r],
+            load_float(it[9]),
+            load_float(row(registers, it[6], r)),
+            load_float(normaliser),
+            rows.scores,
+        )
+        store_float(normaliser, mixed)
+
+
+@compiled
+def run_last(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
+    """[1] = [2] at the last row of the row's sentence + the position [3] of that sentence, bytes 4 (in encoders)."""
+    for r in range(count):
+        last = rows.table[START + SOURCE, r] + rows.table[COUNT + SOURCE, r] - 1
+        y, x, position = (
+            row(registers, it[1], r),
+            row(registers, it[2], last),
+            row(registers, it[3], rows.table[PLACE, r]),
+        )
+        for k in range(0, it[4], BYTES):
+            store(y + k, load(x + k) + load(position + k))
+
+
+@compiled
 def execute(program: Int64, registers: Int64, count: int, rows: Rows) -> None:
     """Run a program over `count` rows."""
     for i in range(len(program)):
@@ -285,3 +331,7 @@ def execute(program: Int64, registers: Int64, count: int, rows: Rows) -> None:
             run_log_sum_exp(it, registers, count)
         elif op == LOG_ADD:
             run_log_add(it, registers, count)
+        elif op == POINT:
+            run_point(it, registers, count, rows)
+        elif op == LAST:
+            run_last(it, registers, count, rows)

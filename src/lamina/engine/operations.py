@@ -148,6 +148,56 @@ def attend(
 
 
 @compiled
+def point(
+    scores: int,
+    query: int,
+    keys: int,
+    step: int,
+    size: int,
+    gates: int,
+    tokens: int,
+    token_step: int,
+    numbers: Int32,
+    start: int,
+    count: int,
+    scale: np.float32,
+    gate: np.float32,
+    normaliser: np.float32,
+    weights: Floats,
+) -> np.float32:
+    """Add copied mass to the scores of a source's tokens; gives the new normaliser.
+
+    α = softmax(scale·q·Kᵀ), p = σ(gate + Σ α_i·g_i), score_v = log(e^score_v + (1 − p)/p·e^n·α_i) for every x_i = v,
+    and n − log p. Rows `numbers[start : start + count]` hold keys, g and tokens (as floats).
+    """
+    last, own = count - 1, weights.ctypes.data
+    for n in range(0, count, 4):
+        k0 = keys + step * numbers[start + n]
+        k1 = keys + step * numbers[start + min(n + 1, last)]
+        k2 = keys + step * numbers[start + min(n + 2, last)]
+        k3 = keys + step * numbers[start + min(n + 3, last)]
+        a, b, c, d = splat(f32(0)), splat(f32(0)), splat(f32(0)), splat(f32(0))
+        for k in range(0, size, BYTES):
+            q = load(query + k)
+            a, b = fma(q, load(k0 + k), a), fma(q, load(k1 + k), b)
+            c, d = fma(q, load(k2 + k), c), fma(q, load(k3 + k), d)
+        store_lane_sums(own + 4 * n, a, b, c, d)
+    share, total = softmax(own, count, scale), f32(0)
+    for n in range(count):
+        total += load_float(own + 4 * n) * load_float(gates + step * numbers[start + n])
+    logit = float(gate + total * share)
+    normaliser += f32(math.log1p(math.exp(-abs(logit))) - min(logit, 0.0))
+    copied = float(normaliser) - math.log1p(math.exp(-abs(logit))) - max(logit, 0.0)  # n' + log(1 − p)
+    for n in range(count):
+        weight = load_float(own + 4 * n) * share
+        if weight > f32(0):
+            place = scores + 4 * int(load_float(tokens + token_step * numbers[start + n]))
+            before, added = float(load_float(place)), copied + math.log(weight)
+            store_float(place, f32(max(before, added) + math.log1p(math.exp(-abs(before - added)))))
+    return normaliser
+
+
+@compiled
 def running_mean(y: int, x: int, size: int, sums: int, before: int, position: int) -> None:
     """sum = x + the sum one position before (none at the first); y = sum / (position + 1)."""
     share = splat(f32(1) / f32(position + 1))

@@ -28,7 +28,7 @@ class Prepared:
         self.used = len(batch.tokens)  # rows of caches that are taken, by source tokens and written positions
 
     def reserve(self, count: int) -> Int32:
-        """Rows of caches for so many newly written positions."""
+        """Rows of caches for newly written positions."""
         self.used += count
         return np.arange(self.used - count, self.used, dtype=np.int32)
 

@@ -93,7 +93,7 @@ def switch_on_rows(emit_tile: Callable[..., None], arguments: int) -> Any:
 def float_tile(
     builder: Any, rows: int, x: Any, x_step: Any, panel: Any, depth: Any, out: Any, out_step: Any, bias: Any, mode: Any
 ) -> None:
-    """out[r] = x[r]·panel + bias for so many rows."""
+    """out[r] = x[r]·panel + bias for a fixed number of rows."""
     places = PLACES[: rows * TILE_VECTORS]
     unbiased = has(builder, mode, NO_BIAS)
     starts = [

@@ -178,5 +178,5 @@ def numbers(tensor: Tensor) -> Floats:
 
 
 def whole_vectors(width: int) -> int:
-    """Bytes of so many floats, rounded up to whole vectors."""
+    """Bytes of this many floats, rounded up to whole vectors."""
     return 4 * padded(width, LANES)

@@ -1,6 +1,6 @@
 """Beam search of a whole batch in one compiled call, without Python and without its lock.
 
-Sources are of any length: nothing is padded. Rows (hypotheses) of a source stand beside each other. Keys and values of
+Sources are of any length: nothing is padded. Rows (hypotheses) of a source are adjacent. Keys and values of
 written positions stay where they were written; each row has a list of those that it descends from (`Rows.numbers`), and
 when search swaps rows only these lists are copied.
 """
@@ -25,7 +25,7 @@ from lamina.engine.vectors import (
     store_float,
 )
 from lamina.search import rules
-from lamina.text.vocabulary import EOS, PAD
+from lamina.text.vocabulary import BOS, EOS, PAD
 
 forced_token = compiled(rules.forced_token)
 repeated_tokens = compiled(rules.repeated_tokens)
@@ -44,7 +44,7 @@ class Sources(NamedTuple):
     prefix: Int64  # all forced prefixes one after another
     table: Int64  # by source: its first token, its length with eos, the most tokens before eos, where its prefix begins
     # and how long that is
-    stop: Int64  # set to 1 during the search: this source is no longer wanted
+    stop: Int64  # set to 1 during the search to give this source up
 
 
 class Layout(NamedTuple):
@@ -81,7 +81,7 @@ READ, PARENT = 0, 1  # rows of `Beams.table`
 
 
 class Beams(NamedTuple):
-    """The rows of one step: so many beside each other for every source that is still searched."""
+    """The rows of one step: adjacent for each source that is still active."""
 
     table: Int64  # by row: the token that it reads next, and the row of the step before that it continues
     totals: Floats  # sums of log p
@@ -101,17 +101,38 @@ class Scratch(NamedTuple):
 
 
 @compiled
+def describe_sentences(tokens: Int64, first: int, begin: int, length: int, lists: int, rows: Rows) -> int:
+    """Tell the machine each row's sentence (view SOURCE, its number in PLACE) and the last rows of all sentences of
+    its document (view BOTH, a list in `Rows.numbers`); gives where the next list may begin.
+    """
+    sentence = begin
+    count = 0
+    for r in range(begin, begin + length):
+        if tokens[first + r] == BOS or r + 1 == begin + length:
+            for member in range(sentence, r + 1):
+                rows.table[START + SOURCE, member], rows.table[COUNT + SOURCE, member] = sentence, r + 1 - sentence
+                rows.table[PLACE, member] = count
+            rows.numbers[lists + count] = r
+            sentence, count = r + 1, count + 1
+    for r in range(begin, begin + length):
+        rows.table[START + BOTH, r], rows.table[COUNT + BOTH, r] = lists, count
+    return lists + count
+
+
+@compiled
 def encode(program: Int64, registers: Int64, kinds: Int64, sources: Sources, rows: Rows, most: int) -> None:
     """Run the encoder over all source tokens, some sources at a time; memories go to registers by source token."""
     local = np.zeros(registers.shape, np.int64)
     begin, count = 0, sources.table.shape[1]
     while begin < count:
         first, end, used = sources.table[FIRST, begin], begin, 0
+        lists = len(sources.tokens)
         while end < count and (used == 0 or used + sources.table[LENGTH, end] <= most):
             for s in range(sources.table[LENGTH, end]):
                 r = used + s
                 rows.table[TOKEN, r], rows.table[POSITION, r] = sources.tokens[first + r], s
                 rows.table[START + OWN, r], rows.table[COUNT + OWN, r] = used, sources.table[LENGTH, end]
+            lists = describe_sentences(sources.tokens, first, used, sources.table[LENGTH, end], lists, rows)
             used += sources.table[LENGTH, end]
             end += 1
         for i in range(len(registers)):

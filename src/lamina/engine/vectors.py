@@ -83,18 +83,18 @@ def broadcast(builder: Any, scalar: Any, kind: Any = FLOATS) -> Any:
 
 
 def shuffle(builder: Any, one: Any, other: Any, lanes: Sequence[int]) -> Any:
-    """Lanes of two vectors beside each other, by number."""
+    """Lanes of two vectors, selected by number."""
     return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
 
 def load_at(builder: Any, address: Any, offset: int, kind: Any) -> Any:
-    """What is at an address plus so many bytes."""
+    """Load from an address plus an offset in bytes."""
     place = builder.inttoptr(builder.add(address, ir.Constant(I64, offset)), POINTER)
     return builder.load(place, align=1 if kind in (I8, I16) else 4, typ=kind)
 
 
 def store_at(builder: Any, value: Any, address: Any, offset: int = 0, align: int = 4) -> None:
-    """Write at an address plus so many bytes."""
+    """Store at an address plus an offset in bytes."""
     builder.store(value, builder.inttoptr(builder.add(address, ir.Constant(I64, offset)), POINTER), align=align)
 
 
@@ -237,7 +237,7 @@ def fold_halves(builder: Any, a: Any, b: Any, groups: int) -> Any:
 
 @instruction(types.void, types.int64, vector, vector, vector, vector)
 def store_lane_sums(builder: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-    """The sums of four vectors, beside each other in memory."""
+    """The sums of four vectors, stored consecutively."""
     four = fold_halves(builder, fold_halves(builder, a, b, 1), fold_halves(builder, c, d, 1), 2)
     own = LANES // 4
     size = own

@@ -189,7 +189,7 @@ def export_card(config: ModelConfig, name: str) -> str:
 # A CTranslate2 model
 
 {config.encoder.layers} encoder and {config.decoder.layers} decoder layers, {config.norm}-norm, d_model \
-{config.d_model}; written by Lamina {__version__}. The text pipeline's files stand beside the weights:
+{config.d_model}; written by Lamina {__version__}. The text pipeline's files are in the same folder:
 
 ```python
 from pathlib import Path

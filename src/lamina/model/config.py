@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, SerializeAsAny
+from pydantic import BeforeValidator, Field, NonNegativeInt, SerializeAsAny
 
 from lamina.base.settings import Rate, Settings
 from lamina.errors import Problem
@@ -20,19 +20,19 @@ from lamina.text.vocabulary import BOS, SPECIALS
 
 SOCKETS: dict[str, Mapping[str, type[Settings]]] = {"encoder": ENCODERS, "bridge": BRIDGES, "head": HEADS}
 
-Entries = Annotated[int, Field(gt=len(SPECIALS))]
+Entries = Annotated[int, Field(gt=len(SPECIALS), le=10_000_000)]
 
 
 class ModelConfig(Settings):
     """A recipe's `model` with everything resolved, and the vocabulary sizes: enough to rebuild the model."""
 
-    d_model: PositiveInt  # width of every state
-    ffn_size: PositiveInt  # hidden width of feed-forward networks
-    heads: PositiveInt  # of every attention; must divide `d_model`
+    d_model: Annotated[int, Field(gt=0, le=65_536)]  # width of every state
+    ffn_size: Annotated[int, Field(gt=0, le=1_048_576)]  # hidden width of feed-forward networks
+    heads: Annotated[int, Field(gt=0, le=1024)]  # of every attention; must divide `d_model`
     source_vocab: Entries
     target_vocab: Entries
 
-    norm: Norm = "pre"  # where layer norms stand
+    norm: Norm = "pre"  # where layer norms are placed
     init: Scheme = "xavier"  # how weights start
     dropout: Rate = 0.1  # on embeddings and residuals
     attention_dropout: Rate = 0.0  # on attention weights

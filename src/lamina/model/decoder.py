@@ -8,10 +8,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from lamina.base.settings import Settings
+from lamina.base.settings import Depth, Settings
 from lamina.errors import Problem
 from lamina.model.layers.attention import Attention, additive_mask
 from lamina.model.layers.dlcl import DlclWiring
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 class DecoderSettings(Settings):
     """A recipe's `model.decoder`."""
 
-    layers: PositiveInt  # how many
+    layers: Depth  # how many
     attention: Literal["self", "average", "merged", "mixed"] = "self"  # how target and memory are read
     wiring: Literal["residual", "dlcl"] = "residual"  # a layer reads the one below, or all below
     tie_encoder: bool = False  # `mixed` only: layer j shares attention and feed-forward with encoder layer j
@@ -191,10 +190,10 @@ class Decoder(nn.Module):
         """All target positions at once."""
         layers = (partial(layer, memory=memory) for layer, memory in zip(self.layers, memories, strict=True))
         outputs, result_BTD = run_stack(self.wiring, x_BTD, layers)
-        return DecoderStates(outputs, self.final_norm(result_BTD))
+        return DecoderStates(outputs, self.final_norm(result_BTD), x_BTD)
 
     def start(self, memories: tuple[CrossKV, ...], rows: int) -> DecoderCache:
-        """The cache before the first position, with so many rows for each source."""
+        """The cache before the first position, with `rows` rows for each source."""
         pairs = zip(self.layers, memories, strict=True)
         layers = tuple(layer.target_attention.empty_cache(memory, rows) for layer, memory in pairs)
         keys_BHSK = memories[0].streams[0].keys_BHMK
@@ -221,4 +220,4 @@ class Decoder(nn.Module):
         )
         outputs, result_BWD = run_stack(self.wiring, x_BWD, layers)
         extended = DecoderCache(tuple(caches), seen_BWM, cache.position + 1)
-        return DecoderStates(outputs, self.final_norm(result_BWD)), extended
+        return DecoderStates(outputs, self.final_norm(result_BWD), x_BWD), extended

@@ -29,7 +29,7 @@ class ProjectedSource:
 
     @property
     def sources(self) -> int:
-        """How many there are."""
+        """The number of sources."""
         return len(self.decoder[0].valid_BS)
 
 
@@ -53,21 +53,21 @@ class Seq2Seq(nn.Module):
 
     @property
     def start_id(self) -> int:
-        """What a prefix begins with."""
+        """The token a prefix starts with."""
         return self.config.start_id
 
     def encode(self, source_BS: Tensor) -> EncoderStates:
-        """Padding may stand on either side."""
+        """Padding may be on either side."""
         check_tokens("source", source_BS)
         return self.encoder(self.source_embedding(source_BS, source_BS != self.pad_id))
 
     def project_source(self, source_BS: Tensor) -> ProjectedSource:
-        """Everything of a source that does not change while its target is written."""
+        """Everything about a source that stays fixed while its target is decoded."""
         enc = self.encode(source_BS)
         return ProjectedSource(self.decoder.project_memories(self.bridge(enc)), self.head.project_source(enc))
 
     def decode(self, prefix_BT: Tensor, memory: ProjectedSource) -> DecoderStates:
-        """All positions of a prefix, which may be padded on the right; what comes out at padding means nothing."""
+        """All positions of a prefix, which may be padded on the right; states at padding are undefined."""
         check_tokens("prefix", prefix_BT, shape=(memory.sources, *prefix_BT.shape[1:]))
         return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
 
@@ -94,12 +94,14 @@ class Seq2Seq(nn.Module):
             for reader in (reader for readers in readers_of_layers for reader in readers):
                 reader.recorded_weights = None
 
-    def forward(self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0) -> Loss:
-        """The label-smoothed loss of targets (B, T), which are prefixes one step on."""
+    def forward(
+        self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0, importance: Tensor | None = None
+    ) -> Loss:
+        """The label-smoothed loss of targets (B, T): prefixes shifted by one; `importance` weighs each token."""
         check_tokens("target", target, shape=prefix.shape)
         memory = self.project_source(source)
         states = self.decode(prefix, memory)
-        return self.head.loss(states, memory.head, target, self.pad_id, smoothing)
+        return self.head.loss(states, memory.head, target, self.pad_id, smoothing, importance)
 
     def normalised_nll(self, source: Tensor, prefix: Tensor, target: Tensor) -> Tensor:
         """−log p of every target token under the head's distribution made to sum to 1, (B, T), 0 at padding."""
@@ -107,7 +109,7 @@ class Seq2Seq(nn.Module):
         return self.head.normalised_nll(self.decode(prefix, memory), memory.head, target, self.pad_id)
 
     def start(self, memory: ProjectedSource, rows: int) -> DecoderCache:
-        """The cache of incremental decoding before its first step, with so many rows for each source."""
+        """The cache before the first decoding step, with `rows` rows for each source."""
         return self.decoder.start(memory.decoder, rows)
 
     def step(self, tokens_R: Tensor, memory: ProjectedSource, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:

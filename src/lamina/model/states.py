@@ -39,6 +39,7 @@ class DecoderStates:
 
     layers: tuple[Tensor, ...]  # every layer's raw output (B, T, D)
     features_BTD: Tensor  # after the final norm, where there is one
+    input_BTD: Tensor  # the embedded target that the first layer reads
 
 
 @dataclass(frozen=True)

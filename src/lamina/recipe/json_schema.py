@@ -16,7 +16,7 @@ FROM_THE_DATA = ("source_vocab", "target_vocab")
 
 
 def recipe_schema() -> dict[str, Any]:
-    """What a recipe file may hold; every key may be left out, since systems and sizes fill the rest."""
+    """What a recipe file may contain; all keys are optional, since systems and sizes provide defaults."""
     model = properties(ModelConfig)
     for name in FROM_THE_DATA:
         del model[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -13,8 +12,9 @@ import yaml
 from pydantic import ValidationError
 
 from lamina.base.problems import describe
+from lamina.base.yaml_files import compose_yaml, read_yaml
 from lamina.corpus.prepared import PreparedData
-from lamina.errors import Problem, UsageError
+from lamina.errors import DataError, Problem, UsageError
 from lamina.names import nearest
 from lamina.recipe.schema import Recipe
 from lamina.recipe.shipped import find_recipe
@@ -22,18 +22,6 @@ from lamina.systems.published import SIZES, SYSTEMS, settings
 
 KEYS = ("name", "system", "model", "train", "decode")
 OVERRIDE = "--set"
-
-
-class YamlLoader(yaml.SafeLoader):
-    """YAML in which 1e-4 is a number; the standard's version 1.1 takes it for text and wants 1.0e-4."""
-
-
-YamlLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
-
-
-def read_yaml(text: str) -> Any:
-    """Its content; nothing of it is executed."""
-    return yaml.load(text, Loader=YamlLoader)
 
 
 class RecipeError(UsageError):
@@ -47,11 +35,13 @@ class Source:
         self.path = path
         try:
             text = path.read_text(encoding="utf-8")
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            node = compose_yaml(text)
             self.content: Any = read_yaml(text)
         except FileNotFoundError as error:
             raise RecipeError(f"{path}: not found.") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise RecipeError(f"{path}: cannot be read ({error.strerror}).") from error
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
             raise RecipeError(f"{place}: not YAML: {getattr(error, 'problem', None) or error}.") from error
@@ -78,11 +68,14 @@ class Source:
             place = place.setdefault(parent, {}) if isinstance(place, dict) else None
         if not isinstance(place, dict):
             raise UsageError(f"{OVERRIDE} {key}: `{'.'.join(parents)}` has no keys below it.")
-        place[last] = read_yaml(value)
+        try:
+            place[last] = read_yaml(value)
+        except (yaml.YAMLError, ValueError) as error:
+            raise UsageError(f"{OVERRIDE} {key}: not YAML: {getattr(error, 'problem', None) or error}.") from error
         self.places[key] = OVERRIDE
 
     def locate(self, key: str) -> str:
-        """Where a key stands, or the nearest key above it."""
+        """The place of a key, or of the nearest key above it."""
         while key:
             if key in self.places:
                 return self.places[key]
@@ -158,6 +151,13 @@ def dump_recipe(recipe: Recipe) -> str:
 
 
 def read_resolved(path: Path) -> Recipe:
-    """What `dump_recipe` wrote."""
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))  # as `dump_recipe` writes
-    return Recipe.model_validate_json(json.dumps(data))
+    """A recipe that `dump_recipe` wrote."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return Recipe.model_validate_json(json.dumps(data))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValidationError as error:
+        raise DataError(f"{path}: not a recipe of this version ({describe(error, Recipe, data)[0]}).") from error
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"{path}: damaged ({str(error).splitlines()[0]}).") from error

@@ -1,4 +1,4 @@
-"""What a recipe may say, with every default."""
+"""The schema of a recipe, with every default."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from lamina.errors import Problem
 from lamina.model.config import ModelConfig
 from lamina.recipe.decode import SearchSettings
 
+Name = Annotated[str, Field(pattern=r"^[^/\\\x00.][^/\\\x00]*$", max_length=200)]  # also the name of a folder
 Every = PositiveInt | Literal["epoch"]
 
 
 class TrainSettings(Settings):
     """A recipe's `train`."""
 
-    max_steps: PositiveInt = 8000  # updates at most
+    max_steps: PositiveInt = 8000  # maximum number of updates
     batch_tokens: PositiveInt = 4096  # sentences × longest target, per rank and micro-batch
     accumulate: PositiveInt = 1  # micro-batches per update
     optimizer: Literal["adam", "adamw"] = "adam"  # `adamw` for weight decay
@@ -27,17 +28,19 @@ class TrainSettings(Settings):
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"  # after the warmup
     warmup: NonNegativeInt = 4000  # steps from 1e-7 to `lr`
     label_smoothing: Rate = 0.1  # mass spread over the vocabulary
+    edit_weight: Annotated[float, Field(ge=1, le=100)] = 1.0  # of target tokens that differ from the source (GEC)
+    source_word_dropout: Rate = 0.0  # whole source words that become `<unk>` in training
     weight_decay: Annotated[float, Field(ge=0)] = 0.0  # `adamw` only
     clip_norm: PositiveFloat | None = None  # the largest norm of an update's gradient
     encoder_l2: PositiveFloat | None = None  # λ·W on the gradient of encoder matrices (MSC at 72 layers)
-    seed: NonNegativeInt = 1  # of weights, dropout and order
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1  # of weights, dropout and order
     save_every: Every = 500  # steps, or `epoch`
     validate_every: Every = 500  # steps, or `epoch`
     log_every: PositiveInt = 50  # steps between log lines
     gradients_every: PositiveInt = 100  # gradient norm of every encoder layer
-    keep_last: PositiveInt = 10  # newest checkpoints to keep
+    keep_last: PositiveInt = 10  # most recent checkpoints to keep
     keep_best: PositiveInt = 1  # by validation
-    patience: PositiveInt | None = 10  # validations without a better one
+    patience: PositiveInt | None = 10  # stop after this many validations without improvement
     bleu_sentences: NonNegativeInt = 0  # of the validation data, translated at every validation
     best_by: Literal["loss", "bleu"] = "loss"  # what makes a checkpoint the best
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # `auto`: fp32 on a CPU, 16 bits on a GPU
@@ -61,7 +64,7 @@ class TrainSettings(Settings):
 class Recipe(Settings):
     """A recipe with everything resolved: enough to rebuild the model and to train it again."""
 
-    name: str
+    name: Name
     system: str | None
     model: ModelConfig
     train: TrainSettings

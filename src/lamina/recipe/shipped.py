@@ -1,4 +1,4 @@
-"""The recipes that come with Lamina: commented YAML files, each with a head that says how to run it."""
+"""The shipped recipes: commented YAML files, each with a header that says how to run it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ShippedRecipe:
 
     @cached_property
     def head(self) -> dict[str, str]:
-        """The `# Key: value` lines below the summary; a line further in goes on with the value above it."""
+        """The `# Key: value` lines below the summary; an indented line continues the value above it."""
         facts: dict[str, str] = {}
         for line in takewhile(lambda line: line.startswith("#"), self.text.splitlines()[1:]):
             fact = re.fullmatch(r"# ([A-Z][\w ]*): +(.*)", line)
@@ -74,12 +74,12 @@ def shipped_recipe(name: str) -> ShippedRecipe:
     """A shipped recipe by name."""
     names = shipped_names()
     if name not in names:
-        raise UsageError(f"There is no recipe `{name}`.{nearest(name, names)} {HINT}")
+        raise UsageError(f"Unknown recipe `{name}`.{nearest(name, names)} {HINT}")
     return ShippedRecipe(name)
 
 
 def find_recipe(given: Path) -> Traversable:
-    """The file that is meant: one of the user's, or else the shipped recipe of that name."""
+    """A recipe file, or else the shipped recipe of that name."""
     if given.exists() and not given.is_dir():
         return given
     names = shipped_names()

@@ -17,10 +17,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lamina.scoring.m2_format import Edit, Words
+from lamina.corpus.m2_format import Edit, Words
 
 MAX_UNCHANGED = 2
-CLOSED = -1  # between edits; from 0 up: inside an edit that has kept so many words
+CLOSED = -1  # between edits; from 0 up: inside an edit that has kept this many words
 
 Node = tuple[int, int]
 Lattice = dict[Node, dict[Node, bool]]  # from a node to its successors: is the step a kept word?

@@ -1,4 +1,4 @@
-"""Outputs, references and source from files that must go together line by line."""
+"""Outputs, references and source from parallel files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lamina.base.reading import read_lines
+from lamina.corpus.m2_format import parse_m2
+from lamina.corpus.reading import read_test
 from lamina.errors import DataError
 from lamina.scoring.m2 import require_one_file
 from lamina.scoring.protocol import Gold
@@ -18,6 +20,7 @@ def read_texts(
     *,
     lowercase: bool = False,
     m2: bool = False,
+    tokenize: str | None = None,
 ) -> tuple[list[list[str]], Gold]:
     """The lines of each output, and what they are measured against; files of unequal length are an error."""
     if m2:
@@ -43,4 +46,37 @@ def read_texts(
     for path, lines in zip(references[1:], reference_lines[1:], strict=True):
         check(path, lines)
     source_lines = None if source is None else check(source, list(read_lines(source)))
-    return outputs, Gold(reference_lines, source_lines, lowercase, names)
+    return outputs, Gold(reference_lines, source_lines, lowercase, names, language_of(first), tokenize)
+
+
+def language_of(path: Path) -> str | None:
+    """The language that a file's suffix names, before any compression's."""
+    suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")]
+    return suffixes[-1].lstrip(".") if suffixes else None
+
+
+def read_test_set(
+    test: tuple[Path, Path],
+    more: Sequence[Path] = (),
+    *,
+    lowercase: bool = False,
+    m2: bool = False,
+    language: str | None = None,
+    tokenize: str | None = None,
+) -> tuple[list[str], Gold]:
+    """What to translate, and what to measure it against: `more` are further references.
+
+    For m2 the target is an .m2 file; the source may be the same file, whose S lines it then is.
+    """
+    names = [str(path) for path in (test[1], *more)]
+    if not m2:
+        sources, target = read_test(*test)
+        references = [target, *(list(read_lines(path)) for path in more)]
+        return sources, Gold(references, sources, lowercase, names, language or language_of(test[1]), tokenize)
+    require_one_file(names)
+    lines = list(read_lines(test[1]))
+    sentences = [" ".join(sentence.words) for sentence in parse_m2(lines, names[0])]
+    sources = sentences if test[0] == test[1] else list(read_lines(test[0]))
+    if not sentences or len(sources) != len(sentences):
+        raise DataError(f"{test[1]} has {len(sentences):,} sentences, but {test[0]} has {len(sources):,} lines.")
+    return sources, Gold([lines], None, lowercase, names)

@@ -47,7 +47,7 @@ class Gleu:
 
     @property
     def signature(self) -> str:
-        """The draws are part of it."""
+        """Includes the number of draws."""
         draws = self._drawn_ND.shape[1]
         drawn = f"|draws:{draws}" if draws > 1 else ""
         refs, case = len(self._references[0]), "lc" if self._lowercase else "mixed"

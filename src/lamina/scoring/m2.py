@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lamina.corpus.m2_format import parse_m2
 from lamina.errors import UsageError
 from lamina.scoring.edit_lattice import MAX_UNCHANGED, build_lattice, count_edits
-from lamina.scoring.m2_format import parse_m2
 from lamina.scoring.protocol import Array, Gold
 
 BETA = 0.5
@@ -36,7 +36,7 @@ class MaxMatch:
 
     @property
     def signature(self) -> str:
-        """The annotators are part of it."""
+        """Includes the number of annotators."""
         annotators = max((len(sentence.annotators) for sentence in self._sentences), default=0)
         return f"MaxMatch F{BETA}|annotators:{annotators}|max_unchanged_words:{MAX_UNCHANGED}|tok:none"
 
@@ -70,7 +70,7 @@ class MaxMatch:
 
 
 def require_one_file(references: Sequence[object]) -> None:
-    """All annotators stand in one file."""
+    """All annotators are in one file."""
     if len(references) != 1:
         raise UsageError("m2 takes one --ref, an .m2 file with the edits of all annotators.")
 

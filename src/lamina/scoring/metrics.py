@@ -10,7 +10,7 @@ from lamina.scoring.gleu import Gleu
 from lamina.scoring.m2 import MaxMatch
 from lamina.scoring.multi_bleu import MultiBleu
 from lamina.scoring.protocol import Gold, Metric
-from lamina.scoring.rouge import Rouge
+from lamina.scoring.rouge import Rouge, RougeLongest, RougeOne, RougeTwo
 from lamina.scoring.sacre import Bleu, Chrf, Ter
 
 METRICS: dict[str, Callable[[Gold], Metric]] = {
@@ -19,6 +19,9 @@ METRICS: dict[str, Callable[[Gold], Metric]] = {
     "ter": Ter,
     "multi-bleu": MultiBleu,
     "rouge": Rouge,
+    "rouge-1": RougeOne,
+    "rouge-2": RougeTwo,
+    "rouge-l": RougeLongest,
     "gleu": Gleu,
     "m2": MaxMatch,
 }
@@ -31,10 +34,16 @@ def check_names(names: Sequence[str]) -> list[str]:
     chosen = list(dict.fromkeys(split)) or list(DEFAULT_METRICS)
     for name in chosen:
         if name not in METRICS:
-            raise UsageError(f"There is no metric `{name}`.{nearest(name, METRICS)} There are: {', '.join(METRICS)}.")
+            raise UsageError(f"Unknown metric `{name}`.{nearest(name, METRICS)} Metrics: {', '.join(METRICS)}.")
     if "m2" in chosen and len(chosen) > 1:
         raise UsageError("m2 reads an .m2 file as --ref, so it cannot be combined with other metrics.")
     return chosen
+
+
+def names_to_compare(names: Sequence[str]) -> list[str]:
+    """The same names with `rouge` taken apart: its three measures are compared each by itself."""
+    parts = {"rouge": ("rouge-1", "rouge-2", "rouge-l")}
+    return list(dict.fromkeys(part for name in check_names(names) for part in parts.get(name, (name,))))
 
 
 def build_metrics(names: Sequence[str], gold: Gold) -> list[Metric]:

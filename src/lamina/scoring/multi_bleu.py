@@ -2,7 +2,7 @@
 
     BLEU = BP · exp(¼ Σ_n log p_n),   BP = min(1, exp(1 − r / c)),   n = 1..4
 
-over the words as they stand: no tokenisation, no smoothing (a p_n of 0 makes the score 0), n-grams clipped by the most
+over space-separated words: no tokenisation, no smoothing (a p_n of 0 makes the score 0), n-grams clipped by the most
 generous reference, r the closest reference length and the shorter of two equally close ones. Like the script it works
 on bytes: only ASCII white space separates words and lower-casing leaves all but A–Z alone.
 The score depends on how the text was tokenised, so it compares only with scores over the same tokenisation.
@@ -35,7 +35,7 @@ class MultiBleu:
 
     @property
     def signature(self) -> str:
-        """Says that this is another number than sacreBLEU's."""
+        """Marks the score as not comparable with sacreBLEU."""
         case = "lc" if self._lowercase else "mixed"
         return f"tokenised BLEU, not comparable with sacreBLEU|nrefs:{self._count}|case:{case}|tok:none|smooth:none"
 

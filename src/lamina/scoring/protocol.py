@@ -29,6 +29,8 @@ class Gold:
     source: Sequence[str] | None = None
     lowercase: bool = False
     names: Sequence[str] = ()  # where the references come from, for messages
+    language: str | None = None  # of the references; decides how BLEU tokenises
+    tokenize: str | None = None  # one of sacreBLEU's tokenizers, instead of the language's
 
     def __post_init__(self) -> None:
         if not self.references:
@@ -84,7 +86,7 @@ def measure(metric: Metric, hypotheses: Sequence[str]) -> Array:
     if len(hypotheses) != metric.sentences:
         raise DataError(f"There are {len(hypotheses):,} hypotheses, but {metric.sentences:,} references.")
     if not hypotheses:
-        raise DataError("There is nothing to score: no lines.")
+        raise DataError("Nothing to score: the output has no lines.")
     return metric.statistics(hypotheses)
 
 

@@ -15,11 +15,12 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from lamina.scoring.protocol import Array, Gold
+from lamina.scoring.tokenizers import choose_tokenizer, language_tokenizer
 
 
-def corpus_bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
+def corpus_bleu(outputs: Sequence[str], references: Sequence[str], language: str | None = None) -> float:
     """BLEU of one output with one reference, detokenised or not: for comparisons within one corpus."""
-    return float(BLEU(force=True).corpus_score(outputs, [references]).score)
+    return float(BLEU(force=True, tokenize=language_tokenizer(language)).corpus_score(outputs, [references]).score)
 
 
 class Sacre:
@@ -50,7 +51,9 @@ class Bleu(Sacre):
     """BLEU; statistics are the two lengths, four matches and four totals."""
 
     def __init__(self, gold: Gold) -> None:
-        super().__init__("bleu", BLEU(lowercase=gold.lowercase, references=gold.references), gold)
+        tokenize = choose_tokenizer(gold.tokenize, gold.language, gold.references)
+        metric = BLEU(lowercase=gold.lowercase, tokenize=tokenize, references=gold.references)
+        super().__init__("bleu", metric, gold)
 
     def details(self, sums_K: Array) -> dict[str, float]:
         """N-gram precisions, brevity penalty and lengths."""

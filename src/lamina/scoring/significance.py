@@ -1,4 +1,4 @@
-"""Is one output better than another, or were the sentences lucky?
+"""Is one output better than another, or is the difference chance?
 
 Two tests over a metric's sentence statistics, both paired, two-sided and reproducible under a seed. Δ is the difference
 of the two corpus scores, s a resampled one; the 1 added on both sides keeps p above 0 (Riezler & Maxwell 2005, §3).
@@ -13,12 +13,12 @@ Confidence intervals are the 2.5 and 97.5 percentiles of an output's bootstrap s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from lamina.scoring.protocol import Array, Metric
+from lamina.scoring.protocol import Array, Metric, measure
 
 SAMPLES = 1000
 TRIALS = 10000
@@ -34,7 +34,7 @@ class Interval(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """What stands behind ±."""
+        """The half-width, printed after ±."""
         return (self.high - self.low) / 2
 
 
@@ -57,10 +57,34 @@ def confidence_interval(scores_S: Array) -> Interval:
     return Interval(float(low), float(high))
 
 
+def score_interval(metric: Metric, hypotheses: Sequence[str], samples: int = SAMPLES, seed: int = 1) -> Interval:
+    """The confidence interval of one output's score."""
+    return confidence_interval(bootstrap_scores(metric, measure(metric, hypotheses), samples, seed))
+
+
 def paired_bootstrap(difference: float, baseline_S: Array, other_S: Array) -> float:
     """p of a difference, from the scores of the same resampled sentences for both outputs."""
     resampled_S = other_S - baseline_S
     return p_value(np.abs(resampled_S - resampled_S.mean()), difference)
+
+
+def compare_seeds(
+    metric: Metric, baseline: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], seed: int = 1
+) -> dict[str, float]:
+    """p of each system's difference from the baseline, where a system has one output for each of its seeds.
+
+    Sentences are resampled, the same for all outputs; a system's score is the mean over its outputs. More seeds make
+    that mean more stable, but do not count as more sentences.
+    """
+
+    def mean_scores(outputs: Sequence[Sequence[str]]) -> tuple[float, Array]:
+        statistics = [measure(metric, output) for output in outputs]
+        scores = np.mean([metric.scores(each_NK.sum(axis=0)[None])[0] for each_NK in statistics])
+        return float(scores), np.mean([bootstrap_scores(metric, each_NK, seed=seed) for each_NK in statistics], axis=0)
+
+    base, base_S = mean_scores(baseline)
+    found = {name: mean_scores(outputs) for name, outputs in others.items()}
+    return {name: paired_bootstrap(score - base, base_S, own_S) for name, (score, own_S) in found.items()}
 
 
 def approximate_randomisation(
@@ -82,11 +106,11 @@ def approximate_randomisation(
 
 
 def p_value(resampled_S: Array, difference: float) -> float:
-    """How often chance alone does at least as much."""
+    """The share of resampled differences at least as large."""
     return float((1 + np.count_nonzero(resampled_S >= abs(difference) - TOLERANCE)) / (1 + len(resampled_S)))
 
 
 def in_chunks(make: Callable[[int], Array], total: int) -> Iterator[Array]:
-    """So many rows in all, some at a time."""
+    """Yield `total` rows in chunks."""
     for start in range(0, total, CHUNK):
         yield make(min(CHUNK, total - start))

@@ -24,7 +24,7 @@ from lamina.search.rules import split_candidates
 from lamina.search.stepper import Stepper
 from lamina.text.vocabulary import EOS, PAD
 
-SHARE_DONE = 16  # once a source in so many is done, the batch is cut to the others
+SHARE_DONE = 16  # once 1 of this many sources is done, the batch shrinks to the others
 
 
 def beam_search(
@@ -77,7 +77,7 @@ class _Search:
         return bool(self.done.all())
 
     def advance(self, log_probs: LogProbs, position: int) -> tuple[Tensor, Tensor]:
-        """Take one step's distributions; the rows that go on, and what each of them writes."""
+        """Take one step's distributions; return the rows that continue, and the token of each."""
         constrain(log_probs, self.written, self.settings, self.limits.tolist(), self.prefixes)
         found = self._candidates(log_probs.scores_BTV, log_probs.normaliser_BT1)
         going_UN = np.stack([self._split(unit, found) for unit in range(len(found.token_BN))])
@@ -93,7 +93,7 @@ class _Search:
         return torch.as_tensor(row_R, device=self.device), torch.as_tensor(token_BW.reshape(-1), device=self.device)
 
     def cut(self) -> Tensor | None:
-        """The sources to go on with, once enough are done; None to leave the batch as it is."""
+        """The sources that continue, once enough are done; None to keep the batch."""
         if self.done.sum() * SHARE_DONE < len(self.done) or not self.done.any():
             return None
         (kept,) = np.nonzero(~self.done)
@@ -132,7 +132,7 @@ class _Search:
         return Candidates(*(np.stack(parts, axis=1).reshape(-1, 2 * self.width) for parts in zip(*groups, strict=True)))
 
     def _split(self, unit: int, found: Candidates) -> NDArray[np.int64]:
-        """The ranks of a unit that go on; those that end are finished."""
+        """The ranks of a unit that continue; those that end are recorded."""
         source, group = divmod(unit, self.settings.diverse_groups)
         finished, width = self.finished[self.numbers[source]], self.width
         ended, going = np.zeros((2, width), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The best continuations of all rows, found without normalising the vocabulary."""
+"""The best continuations of all rows, without normalising over the vocabulary."""
 
 from __future__ import annotations
 

@@ -42,9 +42,9 @@ def repeated_tokens(written: Array, length: int, size: int, banned: Array) -> in
 def split_candidates(
     sums: Array, tokens: Array, width: int, room: int, lowest: float, ended: Array, going: Array
 ) -> tuple[int, int]:
-    """Ranks of 2·`width` candidates, best first, that end now, and of those that go on; gives how many of each.
+    """Ranks of 2·`width` candidates, best first, that end and that continue; returns how many of each.
 
-    An eos among the first `width` ends a hypothesis while there is room for one more. The first `width` others go on,
+    An eos among the first `width` ends a hypothesis while there is room. The first `width` others continue,
     so that the beam does not shrink. A sum of at most `lowest` is impossible.
     """
     ending = continuing = 0

@@ -88,6 +88,6 @@ def draw(scores_BWV: Tensor, sampling: SamplingSettings, generator: torch.Genera
 
 
 def finish(tokens: list[int], log_prob: float, lenpen: float) -> Hypothesis:
-    """Cut after the first eos."""
+    """Truncate after the first eos."""
     tokens = tokens[: tokens.index(EOS) + 1]
     return Hypothesis(tokens, log_prob, log_prob / len(tokens) ** lenpen)

@@ -15,11 +15,11 @@ from lamina.model.states import LogProbs, map_tensors
 class Stepper(Protocol):
     """Anything that can be searched: a model, an ensemble, a forced prefix.
 
-    The rows (beams) of a source stand beside each other, and every source has the same number of them.
+    The rows (beams) of a source are adjacent, and every source has the same number of them.
     """
 
     def start(self, source_BS: Tensor, rows: int) -> Any:
-        """The state before the first token, with so many equal rows for each source."""
+        """The state before the first token, with `rows` equal rows for each source."""
 
     def step(self, tokens_R: Tensor, state: Any) -> tuple[LogProbs, Any]:
         """Each row's distribution after one more token, (B, W, V), and the new state; a state is stepped once."""

@@ -16,7 +16,7 @@ def load_run(place: str | os.PathLike[str], checkpoint: str | int = "best") -> L
 
 
 def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "best") -> Path:
-    """The model folder that is meant; a run whose `model/` is missing is opened from its checkpoints."""
+    """The model folder of RUN; a run whose `model/` is missing is opened from its checkpoints."""
     path = Path(place)
     if is_model_folder(path):
         return path

@@ -21,7 +21,8 @@ class Records:
 
     def curve(self, kind: str, key: str) -> Points:
         """One number over steps."""
-        return [(line["step"], line[key]) for line in self.lines if line["kind"] == kind and key in line]
+        found = ((line["step"], line.get(key)) for line in self.lines if line["kind"] == kind)
+        return [(step, value) for step, value in found if isinstance(value, int | float)]
 
     def gradients(self) -> list[tuple[int, list[float]]]:
         """The gradient norm of every encoder layer, at each step where it was taken."""
@@ -37,14 +38,15 @@ def read_records(run: Path) -> Records:
     """Of a run folder; a later record of a step, written after a resume, takes the place of an earlier one."""
     path = run / "metrics.jsonl"
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise DataError(f"{path}: not found; {run} is not a run of `lamina train`.") from error
     newest: dict[tuple[str, int], dict[str, Any]] = {}
     for line in text.splitlines():
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # the last line of a run that was killed while writing it
-        newest[record["kind"], record["step"]] = record
+        if isinstance(record, dict) and isinstance(record.get("step"), int) and isinstance(record.get("kind"), str):
+            newest[record["kind"], record["step"]] = record
     return Records(run, sorted(newest.values(), key=lambda record: record["step"]))

@@ -66,7 +66,7 @@ def write_model_folder(
                 "sha256": digests,
             }
             (partial / CONFIG).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-            (partial / CARD).write_text(model_card(model, origin), encoding="utf-8")
+            (partial / CARD).write_bytes(model_card(model, origin).encode("utf-8", "surrogateescape"))
             (partial / WEIGHTS).chmod((partial / CONFIG).stat().st_mode)  # safetensors lets only the owner read
     except (OSError, RuntimeError, safetensors.SafetensorError) as error:  # libraries report a full disk differently
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]

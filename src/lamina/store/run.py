@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from typing import Any
 
 import torch
 
-from lamina.base.files import digest, write_file
+from lamina.base.files import digest, locked, write_file
+from lamina.base.reading import read_json
 from lamina.corpus.prepared import META, PreparedData
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
@@ -50,38 +50,38 @@ class Run:
         """Hold the run for this process; the lock of a dead process is free."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = (self.folder / "lock").open("w")
         except OSError as error:
             raise DataError(f"{self.folder}: cannot be written ({error.strerror}).") from error
-        with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UsageError(f"{self.folder}: another process is training this run.") from error
+        with locked(self.folder / "lock", f"{self.folder}: another process is training this run."):
             yield
 
+    def check(self, recipe: Recipe, data: PreparedData) -> None:
+        """Refuse a folder that is not a run, or a run of another recipe or other data."""
+        path, record = self.folder / "recipe.yaml", self.folder / "run.json"
+        if record.exists() and path.exists():
+            self._check_same(read_resolved(path), recipe, digest(data.folder / META))
+        elif record.exists() or path.exists() or self.metrics.exists():
+            raise UsageError(f"{self.folder}: contains files, but is not a run. Choose another --out.")
+
     def begin(self, recipe: Recipe, data: PreparedData) -> None:
-        """Record what is trained, or check that it is the same as before."""
-        path = self.folder / "recipe.yaml"
-        facts = {"data": digest(data.folder / META)}
-        if path.exists():
-            self._check_same(read_resolved(path), recipe, facts)
-        write_file(path, dump_recipe(recipe))
+        """Record what is trained."""
+        write_file(self.folder / "recipe.yaml", dump_recipe(recipe))
         versions = {"lamina": __version__, "torch": torch.__version__, "python": sys.version.split()[0]}
-        record = {"command": sys.argv, "versions": versions, **facts}
+        record = {"command": sys.argv, "versions": versions, "data": digest(data.folder / META)}
         write_file(self.folder / "run.json", json.dumps(record, indent=2) + "\n")
 
-    def _check_same(self, before: Recipe, now: Recipe, facts: dict[str, str]) -> None:
+    def _check_same(self, before: Recipe, now: Recipe, data: str) -> None:
         old, new = flatten(before.model_dump(mode="json")), flatten(now.model_dump(mode="json"))
         free = {f"train.{name}" for name in CHANGEABLE} | {"name"}
+        if now.train.schedule in ("linear", "cosine"):  # these rates depend on it from the first step on
+            free.remove("train.max_steps")
         for key in sorted(old.keys() | new.keys()):
             if key not in free and not key.startswith("decode.") and old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self.folder}: cannot be resumed with another {key}: it was {old.get(key)!r} and is now "
                     f"{new.get(key)!r}. Choose another --out."
                 )
-        recorded = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
-        if recorded.get("data") != facts["data"]:
+        if read_json(self.folder / "run.json").get("data") != data:
             raise UsageError(f"{self.folder}: cannot be resumed with other data. Choose another --out.")
 
     def write_model(self, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, origin: str) -> None:

@@ -1,4 +1,4 @@
-"""Several trainings as processes of their own, so many at a time."""
+"""Several trainings as processes, some in parallel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Running = dict["Training", subprocess.Popen[bytes]]
 
 @dataclass(frozen=True)
 class Training:
-    """One `lamina train`; it goes on where it stopped before."""
+    """One `lamina train`; it resumes where it stopped."""
 
     name: str
     recipe: str  # a file or a shipped recipe
@@ -73,7 +73,7 @@ def train_all(trainings: Sequence[Training], at_once: int, show: Show) -> None:
                     if process.returncode:
                         raise TrainingError(training.log, process.returncode)
     except KeyboardInterrupt:
-        raise StoppedError("Stopped and saved; the same command goes on.", 130) from None
+        raise StoppedError("Stopped and saved; rerun the same command to resume.", 130) from None
 
 
 def _start(training: Training, running: Running) -> None:

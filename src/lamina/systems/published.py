@@ -151,6 +151,16 @@ SYSTEMS: dict[str, System] = {
         },
     ),
     "surface-fusion": System(paper=FUSION_PAPER, norm="post", head="surface"),
+    "pointer-generator": System(
+        paper="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks",
+        norm="pre",
+        head="pointer",
+    ),
+    "hierarchical": System(
+        paper=f"{MSC_PAPER}, Appendix A: its hierarchical baseline on CNN/DailyMail",
+        norm="pre",
+        encoder="hierarchical",
+    ),
     "average-attention": System(
         paper="Zhang et al. 2018, Accelerating Neural Transformer via an Average Attention Network",
         norm="post",
@@ -182,7 +192,7 @@ def find_system(name: str) -> System:
             f'vocab_size={at.vocab_size}, encoder={{"layers": {at.encoder_layers}}}).'
         )
     if name not in SYSTEMS:
-        raise UsageError(f"There is no system `{name}`.{nearest(name, SYSTEMS)} `lamina systems` lists them.")
+        raise UsageError(f"Unknown system `{name}`.{nearest(name, SYSTEMS)} `lamina systems` lists them.")
     return SYSTEMS[name]
 
 
@@ -197,7 +207,7 @@ def find_configuration(name: str) -> tuple[str, Configuration] | None:
 def settings(system: str | None, size: str, own: Choices) -> dict[str, Any]:
     """A size's, a system's and a user's choices, each overriding those before."""
     if size not in SIZES:
-        raise UsageError(f"There is no size `{size}`.{nearest(size, SIZES)} Sizes: {', '.join(SIZES)}.")
+        raise UsageError(f"Unknown size `{size}`.{nearest(size, SIZES)} Sizes: {', '.join(SIZES)}.")
     plain = {"encoder": {"type": "stack"}, "bridge": {"type": "top"}, "head": {"type": "softmax"}}
     published = find_system(system).choices() if system is not None else {}
     return override(override(override(SIZES[size], plain), published), own)

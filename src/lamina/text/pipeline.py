@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
+
+from lamina.base.reading import damage_named, read_json
 from lamina.errors import DataError
 from lamina.text.normalise import normalise
-from lamina.text.subwords import Bpe, Kind, SentencePiece, Subwords, Words, read_text
+from lamina.text.sentences import split_sentences
+from lamina.text.subwords import Bpe, Kind, SentencePiece, Subwords, Words
 from lamina.text.tokenise import MosesTokeniser
-from lamina.text.vocabulary import Vocabularies, Vocabulary
+from lamina.text.vocabulary import BOS, Vocabularies, Vocabulary
 
 FORMAT = 1
 DESCRIPTION = "text.json"
@@ -27,6 +32,8 @@ class LanguageText:
     language: str
     subwords: Subwords
     tokeniser: MosesTokeniser | None = None
+    sentences: bool = False  # of the source: `<s>` stands between the sentences of a document
+    longest: int | None = None  # of the source: what a document has beyond so many subwords is not read
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -40,7 +47,15 @@ class LanguageText:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of many lines, each ending with eos."""
-        return self.subwords.encode([self.clean(line) for line in lines])
+        if not self.sentences:
+            return self.subwords.encode([self.clean(line) for line in lines])
+        documents = [split_sentences(normalise(line)) or [""] for line in lines]
+        encoded = iter(self.subwords.encode([self.clean(each) for document in documents for each in document]))
+        return [join_sentences(list(islice(encoded, len(document)))) for document in documents]
+
+    def truncate(self, ids: list[int]) -> list[int]:
+        """At most `longest` ids; eos is kept."""
+        return ids if self.longest is None or len(ids) <= self.longest else [*ids[: self.longest - 1], ids[-1]]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text as people write it."""
@@ -61,34 +76,59 @@ class TextPipeline:
         """Write everything that `load` needs."""
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
-        description = {
+        description: dict[str, Any] = {
             "format": FORMAT,
             "subwords": self.kind,
             "languages": [self.source.language, self.target.language],
             "moses": self.source.tokeniser is not None,
         }
+        if self.source.sentences:
+            description["sentences"] = True
+        if self.source.longest is not None:
+            description["longest"] = self.source.longest
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+    @property
+    def id_type(self) -> np.dtype[Any]:
+        """The smallest type that holds every id of either vocabulary."""
+        entries = max(len(self.source.vocabulary), len(self.target.vocabulary))
+        return np.dtype(np.uint16 if entries <= 2**16 else np.uint32)
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of every file: two pipelines with the same ones treat text alike."""
         return {name: hashlib.sha256(content).hexdigest() for name, content in sorted(self.files.items())}
 
+    def for_documents(self, sentences: bool, longest: int | None) -> TextPipeline:
+        """The same, with sources that keep sentence boundaries or are truncated."""
+        return replace(self, source=replace(self.source, sentences=sentences, longest=longest))
+
     @classmethod
     def load(cls, folder: Path) -> TextPipeline:
         """What `save` wrote."""
         path = folder / DESCRIPTION
-        try:
-            description: Any = json.loads(read_text(path))
-        except ValueError as error:
-            raise DataError(f"{path}: not JSON ({error}).") from error
+        description = read_json(path)
         if description.get("format") != FORMAT:
             raise DataError(f"{path}: format must be {FORMAT}, but is {description.get('format')} instead.")
-        names = file_names(description["subwords"])
+        with damage_named(path):
+            kind, (source, target), moses = description["subwords"], description["languages"], description["moses"]
+            if kind not in get_args(Kind) or not all(isinstance(language, str) for language in (source, target)):
+                raise ValueError("`subwords` or `languages` is invalid")
+        files = {name: (folder / name).read_bytes() for name in file_names(kind) if (folder / name).exists()}
         try:
-            files = {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
-            return make_pipeline(description["subwords"], description["languages"], description["moses"], files)
+            known = make_pipeline(kind, (source, target), bool(moses), files)
+            return known.for_documents(bool(description.get("sentences", False)), description.get("longest"))
         except KeyError as error:
-            raise DataError(f"{folder}: lacks {error.args[0]}.") from error
+            raise DataError(f"{folder}: {error.args[0]} is missing.") from error
+        except DataError as error:
+            raise DataError(f"{folder}: {error}") from error
+        except (RuntimeError, ValueError, IndexError) as error:  # libraries' own readers
+            raise DataError(f"{folder}: its subword model is damaged ({str(error).splitlines()[0][:200]}).") from error
+
+
+def join_sentences(sentences: Sequence[list[int]]) -> list[int]:
+    """Ids of a document: `<s>` between its sentences, and one eos."""
+    joined = [token for sentence in sentences[:-1] for token in (*sentence[:-1], BOS)]
+    return [*joined, *sentences[-1]]
 
 
 def pipeline_of_words(vocabularies: Vocabularies) -> TextPipeline:
@@ -99,7 +139,7 @@ def pipeline_of_words(vocabularies: Vocabularies) -> TextPipeline:
 
 
 def file_names(kind: Kind) -> list[str]:
-    """Files that a pipeline of this kind may have; a shared one stands for both sides."""
+    """Files that a pipeline of this kind may have; a shared one serves both sides."""
     if kind == "sentencepiece":
         return ["subwords.model", "subwords.source.model", "subwords.target.model"]
     return ["bpe.codes", "vocabulary.source.txt", "vocabulary.target.txt"]

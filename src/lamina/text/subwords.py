@@ -1,4 +1,4 @@
-"""Text to subword ids and back, in three ways: SentencePiece, BPE over Moses tokens, or as it stands."""
+"""Text to subword ids and back, in three ways: SentencePiece, BPE over Moses tokens, or split at spaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTINUED = "@@"  # subword-nmt's mark of a piece that the next one continues
 
 
 class Subwords(ABC):
-    """What stands between normalised text and ids."""
+    """Maps normalised text to ids and back."""
 
     vocabulary: Vocabulary
 
@@ -29,6 +29,16 @@ class Subwords(ABC):
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """The text of one line."""
+
+
+def escape(token: str) -> str:
+    """A token of text as a symbol: what looks like a special symbol gets a backslash."""
+    return f"\\{token}" if token.lstrip("\\") in SPECIALS else token
+
+
+def unescape(symbol: str) -> str:
+    """The token that `escape` made a symbol of."""
+    return symbol[1:] if symbol.startswith("\\") and symbol.lstrip("\\") in SPECIALS else symbol
 
 
 class SentencePiece(Subwords):
@@ -51,7 +61,7 @@ class SentencePiece(Subwords):
 
 
 class Words(Subwords):
-    """Tokens as they stand between spaces."""
+    """Tokens separated by spaces."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -61,12 +71,10 @@ class Words(Subwords):
         return line.split()
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """One line after another."""
-        return [self.vocabulary.encode(self.segment(line)) for line in lines]
+        return [self.vocabulary.encode(map(escape, self.segment(line))) for line in lines]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Tokens with a space between them."""
-        return " ".join(self.vocabulary.decode(ids))
+        return " ".join(map(unescape, self.vocabulary.decode(ids)))
 
 
 class Bpe(Words):
@@ -92,7 +100,7 @@ def read_codes(codes: str) -> Any:
     return BPE(io.StringIO(codes), separator=CONTINUED)
 
 
-def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
+def learn_sentencepiece(lines: Iterable[str], vocab_size: int, character_coverage: float = 1.0) -> bytes:
     """A unigram model of at most `vocab_size` pieces; fewer if the text cannot fill them."""
     from sentencepiece import SentencePieceTrainer
 
@@ -104,7 +112,7 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int) -> bytes:
             vocab_size=vocab_size,
             hard_vocab_limit=False,
             byte_fallback=True,
-            character_coverage=0.9995,
+            character_coverage=character_coverage,
             normalization_rule_name="identity",  # lamina.text.normalise has been there
             max_sentence_length=100_000,
             bos_id=BOS,
@@ -136,7 +144,8 @@ def learn_bpe(words: Counter[str], vocab_size: int) -> str:
 
 def count_vocabulary(counts: Counter[str], vocab_size: int | None) -> Vocabulary:
     """The most frequent symbols; equal counts in alphabetical order, so that nothing depends on chance."""
-    ranked = sorted((symbol for symbol in counts if symbol not in SPECIALS), key=lambda s: (-counts[s], s))
+    symbols = {escape(token): count for token, count in counts.items()}
+    ranked = sorted(symbols, key=lambda symbol: (-symbols[symbol], symbol))
     room = None if vocab_size is None else max(0, vocab_size - len(SPECIALS))
     return Vocabulary((*SPECIALS, *ranked[:room]))
 
@@ -149,3 +158,5 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: not found.") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error

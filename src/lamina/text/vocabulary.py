@@ -24,7 +24,7 @@ class Vocabulary:
             raise DataError(f"A vocabulary must start with {' '.join(SPECIALS)}.")
         if len(self.ids) != len(self.symbols):
             twice = next(s for i, s in enumerate(self.symbols) if self.ids[s] != i)
-            raise DataError(f"The symbol `{twice}` stands in the vocabulary more than once.")
+            raise DataError(f"Duplicate vocabulary symbol `{twice}`.")
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -19,7 +19,7 @@ def average(run: Path, *, last: int | None = None, steps: Sequence[int] | None =
     for step in chosen:
         damage = checkpoints.damage(step)
         if damage is not None:
-            raise DataError(f"{damage}; leave step {step} out.")
+            raise DataError(f"{damage}; omit step {step}.")
     loaded = load_model_folder(checkpoints.path(chosen[-1]))
     total: dict[str, torch.Tensor] = {}
     for step in chosen:
@@ -39,12 +39,12 @@ def choose_steps(checkpoints: Checkpoints, last: int | None, steps: Sequence[int
         raise UsageError("Give either --last K or --steps a,b,c.")
     there = checkpoints.steps()
     if not there:
-        raise DataError(f"{checkpoints.folder}: holds no checkpoints; is it a run?")
+        raise DataError(f"{checkpoints.folder}: contains no checkpoints; is it a run folder?")
     if last is not None:
         if last > len(there):
-            raise UsageError(f"--last must be at most {len(there)}, the checkpoints there are, but is {last} instead.")
+            raise UsageError(f"--last must be at most {len(there)}, the number of checkpoints, but is {last} instead.")
         return there[-last:]
     missing = [step for step in steps or () if step not in there]
     if missing:
-        raise UsageError(f"There is no checkpoint of step {missing[0]}; there are {', '.join(map(str, there))}.")
+        raise UsageError(f"No checkpoint of step {missing[0]}; available: {', '.join(map(str, there))}.")
     return sorted(set(steps or ()))

@@ -27,16 +27,18 @@ class Window:
     loss: float = 0.0
     nll: float = 0.0
     tokens: int = 0
+    weight: float = 0.0  # what the loss is divided by: the tokens, each by its importance
 
-    def add(self, loss: Loss) -> None:
-        """Count one micro-batch."""
+    def add(self, loss: Loss, weight: float | None = None) -> None:
+        """Count one micro-batch; without a `weight` every token counts 1."""
         self.loss += float(loss.total.detach())
         self.nll += float(loss.nll_BT.sum())
         self.tokens += loss.tokens
+        self.weight += loss.tokens if weight is None else weight
 
     def mean_loss(self) -> float:
         """Per target token, smoothed."""
-        return self.loss / max(1, self.tokens)
+        return self.loss / max(1, self.weight)
 
     def mean_nll(self) -> float:
         """Per target token, without smoothing."""
@@ -73,17 +75,19 @@ class Objective:
             last = number + 1 == len(update.batches)
             with self._local(last):
                 loss = self._loss(batch)
-                share = self.ranks.count / update.tokens if len(batch.pairs) else 0.0
+                share = self.ranks.count / update.weight if len(batch.pairs) else 0.0
                 scaler.scale(loss.total * share).backward()
             if len(batch.pairs):
-                window.add(loss)
+                window.add(loss, None if batch.importance is None else float(batch.importance.sum()))
 
     def _loss(self, batch: Batch) -> Loss:
         arrays = (batch.source, batch.prefix, batch.target) if len(batch.pairs) else FILLER
         tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
+        weights = batch.importance if len(batch.pairs) else None
+        importance = () if weights is None else (torch.as_tensor(weights, device=self.ranks.device),)
         try:
             with self._autocast():
-                return self.compute(*tensors, self.smoothing)
+                return self.compute(*tensors, self.smoothing, *importance)
         except (torch.OutOfMemoryError, MemoryError) as error:
             sizes = " × ".join(str(size) for size in batch.target.shape)
             raise LaminaError(

@@ -17,6 +17,7 @@ import torch
 from lamina.base.malloc import trim_heap
 from lamina.corpus.batches import Batches, Position, Update
 from lamina.corpus.prepared import PreparedData
+from lamina.corpus.word_dropout import WordDropout
 from lamina.errors import DataError, DivergenceError, StoppedError
 from lamina.model.encoders.stack import recompute_layers
 from lamina.model.seq2seq import Seq2Seq
@@ -59,15 +60,19 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision == torch.float16)
         self.objective = Objective(self.model, ranks, self.train.label_smoothing, precision, self.train.compile)
         self.batches = Batches(
-            data.split("train"),
+            data.split("train", verify=True),
             self.train.batch_tokens,
             accumulate=self.train.accumulate,
             ranks=ranks.count,
             rank=ranks.rank,
             seed=self.train.seed,
             start_id=recipe.model.start_id,
+            edit_weight=self.train.edit_weight,
+            word_dropout=WordDropout(data.text, self.train.source_word_dropout, self.train.seed)
+            if self.train.source_word_dropout
+            else None,
         )
-        self.valid = Batches(data.split("valid"), self.train.batch_tokens, start_id=recipe.model.start_id)
+        self.valid = Batches(data.split("valid", verify=True), self.train.batch_tokens, start_id=recipe.model.start_id)
         torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently
         self.step, self.position, self.window = 0, Position(), Window()
         self.ranking: list[tuple[float, int]] = []  # the best validations so far: value and step, best first
@@ -79,20 +84,22 @@ class Trainer:
         self._describe()
         self.resume()
         self.model.train()
-        started, tokens, speed = time.perf_counter(), 0, 0.0
+        seconds, tokens = 0.0, 0
         with self._catching_signals():
             for update, position in self.batches.iterate(self.position):
                 if self.step >= self.train.max_steps or self._should_stop_early():
                     break
+                started = time.perf_counter()
                 self.update(update)
+                seconds += time.perf_counter() - started
                 self.step, tokens = self.step + 1, tokens + update.tokens
                 new_epoch = position.epoch > self.position.epoch
                 self.position = position
-                speed = tokens / (time.perf_counter() - started)
+                speed = tokens / seconds
                 self.reporter.progress(self.step, self.train.max_steps, self.window.mean_loss(), speed)
                 if self.step % self.train.log_every == 0:
                     self._log(speed)
-                    started, tokens = time.perf_counter(), 0
+                    seconds, tokens = 0.0, 0
                 if self._due(self.train.validate_every, new_epoch) or self.step == self.train.max_steps:
                     self._validate()
                 ended = self.step == self.train.max_steps
@@ -122,6 +129,11 @@ class Trainer:
                 self.reporter.say(f"Resumed from step {step}.")
                 return
             self.reporter.say(f"{damage}; trying the checkpoint before it.")
+        if self.run.checkpoints.steps() or (self.run.folder / "model").exists():
+            raise DataError(
+                f"{self.run.folder}: has been trained, but has no usable checkpoint to resume from. Restore "
+                f"{self.run.checkpoints.folder}, or choose another --out to start from the beginning."
+            )
         if self.ranks.first:
             self.run.metrics.write_bytes(b"")
 
@@ -233,7 +245,7 @@ class Trainer:
         epoch = self.position.epoch
         record = {"kind": "train", "step": self.step, "epoch": epoch, "loss": loss, "nll": nll, "lr": rate}
         self.reporter.record({**record, "tokens_per_second": round(speed)})
-        progress = f"step {self.step}  epoch {epoch}  loss {loss:.4f}  ppl {exp(nll):.2f}"
+        progress = f"step {self.step}  epoch {epoch + 1}  loss {loss:.4f}  nll {nll:.4f}  ppl {exp(nll):.2f}"
         self.reporter.say(f"{progress}  lr {rate:.2e}  {speed:,.0f} tok/s")
 
     def _validate(self) -> None:
@@ -251,7 +263,11 @@ class Trainer:
         total = Window.sum(self.ranks.gather(own))
         loss, nll = total.mean_loss(), total.mean_nll()
         record: dict[str, Any] = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": exp(nll)}
-        shown = f"ppl {exp(nll):.2f}"
+        shown = f"nll {nll:.4f}  ppl {exp(nll):.2f}"
+        if not self.model.head.normalised:  # mass below 1: only the renormalised one compares with other systems
+            record["normalised_nll"] = sum(self.ranks.gather(normalised_nll)) / total.tokens
+            record["normalised_perplexity"] = exp(record["normalised_nll"])
+            shown += f" (normalised {record['normalised_perplexity']:.2f})"
         if self.train.bleu_sentences:
             with self._averaged():
                 record["bleu"] = validation_bleu(
@@ -261,9 +277,6 @@ class Trainer:
         value = -record["bleu"] if self.train.best_by == "bleu" else loss
         self.ranking = sorted([*self.ranking, (value, self.step)])[: self.train.keep_best]
         self.stale_validations = 0 if self.best_steps[0] == self.step else self.stale_validations + 1
-        if not self.model.head.normalised:  # mass below 1: only the renormalised one compares with other systems
-            record["normalised_perplexity"] = exp(sum(self.ranks.gather(normalised_nll)) / total.tokens)
-            shown += f" (normalised {record['normalised_perplexity']:.2f})"
         self.model.train()
         self.reporter.record(record)
         best = "" if self.stale_validations else "  best"
@@ -304,7 +317,9 @@ class Trainer:
             return
         if self.step not in self.run.checkpoints.steps():
             self.save()
-        raise StoppedError(f"Stopped at step {self.step} and saved; the same command goes on.", EXIT_CODES[asked[0]])
+        raise StoppedError(
+            f"Stopped at step {self.step} and saved; rerun the same command to resume.", EXIT_CODES[asked[0]]
+        )
 
 
 def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:

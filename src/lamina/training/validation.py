@@ -21,4 +21,4 @@ def validation_bleu(model: Seq2Seq, data: PreparedData, decode: SearchSettings, 
     to_text = data.text.target.decode
     texts = [(to_text(best.tokens), to_text(target.tolist())) for best, (_, target) in zip(found, pairs, strict=True)]
     every = [text for share in ranks.gather(texts) for text in share]
-    return corpus_bleu([text for text, _ in every], [reference for _, reference in every])
+    return corpus_bleu([text for text, _ in every], [reference for _, reference in every], data.text.target.language)

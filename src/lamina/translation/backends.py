@@ -70,10 +70,12 @@ def choose_backend(models: Sequence[Seq2Seq], int8: bool = False) -> tuple[Backe
             return EngineBackend(make_engine(models, int8)), []
         except UnsupportedModule as reason:
             if int8:
-                raise UsageError(f"8 bits need the CPU engine, which does not know {reason}.") from None
-            return TorchBackend(models), [f"the CPU engine does not know {reason}: torch decodes, which is slower."]
+                raise UsageError(f"--int8 needs the CPU engine, which does not support {reason}.") from None
+            return TorchBackend(models), [
+                f"the CPU engine does not support {reason}; decoding with torch, which is slower."
+            ]
     if int8:
-        raise UsageError("8 bits are for decoding on a CPU.")
+        raise UsageError("--int8 is for decoding on a CPU.")
     return TorchBackend(models), []
 
 

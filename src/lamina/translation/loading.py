@@ -37,7 +37,7 @@ def load(
     text = loaded[0].text
     for other, each in zip(others, loaded[1:], strict=True):
         if other_vocabulary(text, each.text):
-            raise DataError(f"{other}: its vocabulary is not that of {run}; an ensemble needs one vocabulary.")
+            raise DataError(f"{other}: its vocabulary differs from that of {run}; an ensemble needs one vocabulary.")
     models = [each.model.to(place).eval() for each in loaded]
     translator = Translator(models, text, loaded[0].decode, int8=int8)
     if int8 and (ratio := int8_ratio(translator)) > 1:

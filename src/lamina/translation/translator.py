@@ -33,13 +33,13 @@ class Translation:
     score: float = 0.0
     log_prob: float = 0.0
     tokens: list[str] = field(default_factory=list)
-    nbest: list[Translation] = field(default_factory=list)  # with itself first, if more than one was asked for
+    nbest: list[Translation] = field(default_factory=list)  # this translation first; filled if nbest > 1
     attention: Tensor | None = None  # (target tokens, source tokens), on request
     cut: int = 0  # source tokens that were not read because the line is too long
 
 
 class Translator:
-    """One model, or several of the same vocabulary that write together."""
+    """One model, or an ensemble of models with the same vocabulary."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Translator:
         self.models, self.text = list(models), text
         self.settings = settings or SearchSettings()  # what a call does not say
         self.device = self.models[0].head.weight_VD.device
-        self.backend, self.notes = choose_backend(self.models, int8)  # notes: for whoever loaded it
+        self.backend, self.notes = choose_backend(self.models, int8)  # notes for the user
 
     @overload
     def translate(self, lines: str, nbest: int = 1, **options: Any) -> Translation: ...
@@ -113,9 +113,10 @@ class Translator:
                 yield replace(best, cut=cut, attention=weights)
 
     def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-        """Ids of lines, each ending with eos, and how many of each line's are left out because it is too long."""
+        """Ids of lines, each ending with eos, and how many tokens of each line were truncated."""
         whole = self.text.source.encode(lines)
-        sources = [source if len(source) <= LONGEST else [*source[: LONGEST - 1], source[-1]] for source in whole]
+        most = self.text.source.longest or LONGEST
+        sources = [source if len(source) <= most else [*source[: most - 1], source[-1]] for source in whole]
         return sources, [len(all_of_it) - len(source) for all_of_it, source in zip(whole, sources, strict=True)]
 
     def translate_tokens(
@@ -133,9 +134,13 @@ class Translator:
         return [each[0] for each in self._search_all(sources, self.settings)]
 
     def rescore(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], lenpen: float
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        lenpen: float,
+        normalised: bool = False,
     ) -> list[Hypothesis]:
-        """What the model says of given targets, ids ending with eos."""
+        """The model's log p of given targets, ids ending with eos; `normalised` makes heads of any mass comparable."""
         results: dict[int, Hypothesis] = {}
         for batch in cut_batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
             source_BS = self._pad([sources[number] for number in batch])
@@ -143,7 +148,14 @@ class Translator:
             start_B1 = torch.full((len(batch), 1), self.models[0].start_id, device=self.device)
             prefix_BT = torch.cat([start_B1, target_BT[:, :-1]], dim=1)
             with torch.inference_mode():
-                each = torch.stack([-model(source_BS, prefix_BT, target_BT).nll_BT for model in self.models])
+                each = torch.stack(
+                    [
+                        -model.normalised_nll(source_BS, prefix_BT, target_BT)
+                        if normalised
+                        else -model(source_BS, prefix_BT, target_BT).nll_BT
+                        for model in self.models
+                    ]
+                )
                 chosen_BT = (each.logsumexp(dim=0) - math.log(len(each))).masked_fill(target_BT == PAD, 0.0)
             for number, log_prob in zip(batch, chosen_BT.sum(dim=1).tolist(), strict=True):
                 tokens = list(targets[number])
@@ -220,7 +232,7 @@ def _in_order(
     for numbers, found in zip(batches, done, strict=True):
         for number, hypotheses in zip(numbers, found, strict=True):
             if not hypotheses:
-                raise DataError("The model's scores are not numbers; its weights are damaged.")
+                raise DataError("The model's scores are not finite; its weights are damaged.")
             results[number] = hypotheses
     return results
 
@@ -233,7 +245,7 @@ def is_blank(source: Sequence[int]) -> bool:
 def cut_batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES, workers: int = 1) -> Iterator[list[int]]:
     """Numbers of sentences, the longest first, in batches of which every worker has equally many.
 
-    Sentences of like length are together; if there is one batch for each worker, the batches are equally long instead.
+    Sentences of similar length are grouped; with one batch per worker, the batches are balanced instead.
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     rounds = max(1, -(-len(order) // (sentences * workers)))

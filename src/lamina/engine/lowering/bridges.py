@@ -34,7 +34,7 @@ class BridgeLowering:
         """Registers of its own."""
 
     def see_embedding(self, embedded: int, surface: int | None) -> None:
-        """The encoder's input, and the same without positions where somebody reads it."""
+        """The encoder's input, and the same without positions where it is read."""
 
     def see_layer(self, index: int, register: int) -> None:
         """The raw output of an encoder layer."""

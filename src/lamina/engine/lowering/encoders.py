@@ -1,4 +1,4 @@
-"""Encoders: `stack` and `dlcl` (one class, two wirings), and `msc`."""
+"""Encoders: `stack` and `dlcl` (one class, two wirings), `msc`, and `hierarchical`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from torch import nn
 
 from lamina.engine import machine
 from lamina.engine.lowering.parts import Parts, choose, columns, expect, whole_bytes
-from lamina.engine.machine import OWN
+from lamina.engine.machine import BOTH, OWN, SOURCE
 from lamina.engine.products import ADD, RELU, STORE, padded
 from lamina.engine.program import Floats
 from lamina.engine.vectors import LANES
 from lamina.model.blocks import block_ends
+from lamina.model.encoders.hierarchical import HierarchicalEncoder, SentenceLayer
 from lamina.model.encoders.msc import FfnCell, GruCell, MscEncoder, MscLayer
 from lamina.model.encoders.stack import EncoderLayer, StackEncoder
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.fusion import AddedFusion, GatedFusion
+from lamina.model.layers.positions import Positions
 from lamina.model.layers.residuals import ResidualWiring, Wiring
 
 
@@ -85,11 +87,11 @@ def combine(parts: Parts, wiring: Wiring, kept: list[int]) -> None:
         parts.program.norm(parts.x, parts.x, expect(wiring.norms[len(kept) - 2], nn.LayerNorm))
 
 
-def lower_layer(parts: Parts, layer: EncoderLayer, context: int | None) -> None:
+def lower_layer(parts: Parts, layer: EncoderLayer, context: int | None, view: int = OWN) -> None:
     """Self-attention, fused with attention to a context if there is one, and feed-forward."""
     entered = parts.enter(layer.attention_residual)
     if context is None:
-        parts.self_attention(parts.x, entered, layer.attention)
+        parts.self_attention(parts.x, entered, layer.attention, view=view)
     else:
         assert isinstance(layer, MscLayer)
         attention = layer.context_attention
@@ -170,5 +172,28 @@ def lower_ffn_cell(parts: Parts, cell: FfnCell, context: int) -> None:
     parts.linear(context, parts.hidden, cell.down_proj)
 
 
+def lower_hierarchical(parts: Parts, encoder: HierarchicalEncoder, watcher: Watcher) -> None:
+    """Every row also carries the document state of its sentence, so the states of all of its rows are the same."""
+    program, width, layers = parts.program, parts.d_model, list(encoder.layers)
+    for index, layer in enumerate(layers[: encoder.sentence_layers]):
+        lower_layer(parts, expect(layer, SentenceLayer), None, SOURCE)
+        watcher.see_layer(index, parts.x)
+    tokens, document, size = program.register(width), program.register(width), whole_bytes(width)
+    program.copy(tokens, parts.x, width)
+    positions = program.position_register(width, expect(encoder.positions, Positions))
+    program.emit(machine.LAST, document, tokens, positions, size)
+    for index in range(encoder.sentence_layers, len(layers)):
+        program.copy(parts.x, document, width)
+        lower_layer(parts, expect(layers[index], EncoderLayer), None, BOTH)
+        program.copy(document, parts.x, width)
+        program.copy(parts.x, tokens, width)
+        parts.linear(parts.x, document, encoder.spread, ADD)
+        watcher.see_layer(index, parts.x)
+
+
 CELLS: dict[type[nn.Module], Callable[..., None]] = {GruCell: lower_gru_cell, FfnCell: lower_ffn_cell}
-ENCODERS: dict[type[nn.Module], Callable[..., None]] = {StackEncoder: lower_stack, MscEncoder: lower_msc}
+ENCODERS: dict[type[nn.Module], Callable[..., None]] = {
+    StackEncoder: lower_stack,
+    MscEncoder: lower_msc,
+    HierarchicalEncoder: lower_hierarchical,
+}

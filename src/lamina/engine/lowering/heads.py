@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lamina.engine import machine
 from lamina.engine.lowering.parts import Parts, columns, expect, whole_bytes
 from lamina.engine.machine import SOURCE
-from lamina.engine.products import ADD, STORE
+from lamina.engine.products import ADD, PANEL, STORE, padded
 from lamina.engine.search import SOURCE_TOKEN
+from lamina.engine.vectors import LANES
+from lamina.model.heads.pointer import PointerHead
 from lamina.model.heads.softmax import SoftmaxHead
 from lamina.model.heads.surface import SurfaceHead
 from lamina.model.heads.surface_readers import AttentionReader, PooledReader
@@ -43,6 +46,9 @@ class HeadLowering:
 
     def project_source(self, top: int, surface: int | None) -> None:
         """What to keep of a source."""
+
+    def see_input(self, register: int) -> None:
+        """The decoder's input."""
 
     def see_layer(self, index: int, register: int) -> None:
         """A decoder layer's raw output."""
@@ -128,4 +134,50 @@ class SurfaceLowering(HeadLowering):
         return gate
 
 
-HEADS: dict[type[nn.Module], type[HeadLowering]] = {SoftmaxHead: HeadLowering, SurfaceHead: SurfaceLowering}
+class PointerLowering(HeadLowering):
+    """Pointer-generator. The gate reads c = Σ α_i·H_i by its weights w, so w·H_i is kept of every source token."""
+
+    def __init__(self, parts: Parts, head: PointerHead) -> None:
+        super().__init__(parts, head)
+        program = parts.program
+        self.section = padded(parts.d_model, PANEL)
+        self.memory = program.register(self.section + PANEL, SOURCE_TOKEN)
+        self.tokens, self.gate = program.register(1, SOURCE_TOKEN), program.register(1)
+
+    def project_source(self, top: int, surface: int | None) -> None:
+        program, head, width = self.parts.program, self.head, self.parts.d_model
+        program.product(self.memory, top, expect(head.key, nn.Linear).weight, None)
+        gate = columns(expect(head.gate, nn.Linear).weight, 1, width)
+        program.product(self.memory, top, gate, None, offset=self.section)
+
+        def numbered() -> tuple[NDArray[np.float32]]:
+            table = np.zeros((len(head.weight_VD), LANES), np.float32)
+            table[:, 0] = np.arange(len(table))
+            return (table,)
+
+        (table,) = program.once(("token numbers", len(head.weight_VD)), numbered)
+        program.emit(machine.EMBED, self.tokens, 0, table, whole_bytes(1), program.scalar(1.0), -1)
+
+    def see_input(self, register: int) -> None:
+        if self.head.reads_input:
+            weight = columns(self.head.gate.weight, 2, self.parts.d_model)
+            self.parts.program.product(self.gate, register, weight, None)
+
+    def lower(self, features: int) -> Distribution:
+        program, head, width = self.parts.program, self.head, self.parts.d_model
+        weight, mode = columns(head.gate.weight, 0, width), ADD if head.reads_input else STORE
+        program.product(self.gate, features, weight, head.gate.bias, mode)
+        query = program.register(width)
+        self.parts.linear(query, features, head.query)
+        scores, normaliser = lower_softmax(self.parts, features, head.weight_VD)
+        scale, size = program.scalar(width**-0.5), whole_bytes(width)
+        fields = (query, self.memory, self.tokens, normaliser, self.gate, size, 4 * self.section, scale)
+        program.emit(machine.POINT, scores, *fields)
+        return Distribution(scores, normaliser)
+
+
+HEADS: dict[type[nn.Module], type[HeadLowering]] = {
+    SoftmaxHead: HeadLowering,
+    SurfaceHead: SurfaceLowering,
+    PointerHead: PointerLowering,
+}

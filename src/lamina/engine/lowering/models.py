@@ -76,6 +76,7 @@ def _lower_one(program: Program, model: Seq2Seq) -> tuple[Distribution, DecoderL
     head.project_source(top, surface)
     program.begin_decoder()
     _embed(program, parts.x, target.tokens, width, positions)
+    head.see_input(parts.x)
     return head.lower(decoder.lower(head.see_layer)), decoder
 
 

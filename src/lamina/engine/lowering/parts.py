@@ -144,11 +144,11 @@ class Parts:
         out, layout = expect(attention.out, nn.Linear), self.layout(attention)
         self.program.product(dst, src, out.weight, out.bias, mode, inputs=layout.rows)
 
-    def self_attention(self, dst: int, src: int, attention: Attention, mode: int = ADD) -> None:
-        """[dst] (+)= attention from every row to its own sequence, all at once (the encoder's)."""
+    def self_attention(self, dst: int, src: int, attention: Attention, mode: int = ADD, view: int = OWN) -> None:
+        """[dst] (+)= attention from every row to its own sequence, or another view, all at once (the encoder's)."""
         qkv, _ = self.attention_registers(self.layout(attention))
         self.project(qkv, src, attention, 0, 3)
-        self.attention_output(dst, self.attend(qkv, qkv, attention, OWN, 1), attention, mode)
+        self.attention_output(dst, self.attend(qkv, qkv, attention, view, 1), attention, mode)
 
     def read(self, dst: int, src: int, attention: Attention, store: int, view: int, mode: int) -> None:
         """[dst] (+)= attention to keys and values that are kept in a store."""
@@ -164,7 +164,7 @@ class Parts:
 
 
 def whole_bytes(width: int) -> int:
-    """Bytes of so many floats in whole vectors."""
+    """Bytes of this many floats, in whole vectors."""
     return 4 * padded(width, LANES)
 
 

@@ -59,9 +59,9 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]
     except Exception as error:  # a damaged file can fail anywhere in torch's reader
         refused = REFUSED.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
         if refused is None:
-            raise DataError(f"{path}: not a checkpoint that torch can read ({type(error).__name__}).") from error
+            raise DataError(f"{path}: not a checkpoint that torch can load ({type(error).__name__}).") from error
         raise DataError(
-            f"{path}: holds a pickled `{refused[1]}`; it was not loaded, since that could execute code."
+            f"{path}: contains a pickled `{refused[1]}`; it was not loaded, since that could execute code."
         ) from error
     found = content if isinstance(content, dict) else {}
     for name, kind in (("args", argparse.Namespace), ("model", dict)):

@@ -150,7 +150,7 @@ def refusals(flags: dict[str, Any]) -> Iterator[str]:
 
 
 def rate(flags: dict[str, Any], name: str) -> float:
-    """A dropout, for those who train on; none is ever a reason to refuse."""
+    """A dropout rate, for fine-tuning; never a reason to refuse an import."""
     value = flags[name]
     return float(value) if isinstance(value, int | float) and 0 <= value < 1 else DEFAULTS[name]
 

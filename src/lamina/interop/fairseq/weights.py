@@ -57,17 +57,17 @@ def take_weights(
         wanted["source_embedding.tokens.weight"] = ["decoder.embed_tokens.weight"]
     missing = sorted({name for names in wanted.values() for name in names} - weights.keys())
     if missing:
-        raise DataError(f"{where}: lacks the weight {missing[0]} ({len(missing)} missing in all).")
+        raise DataError(f"{where}: weight {missing[0]} is missing ({len(missing)} in total).")
     read = {name for names in wanted.values() for name in names}
     odd = [name for name in sorted(read) if not isinstance(weights[name], Tensor)]
     if odd:
-        raise DataError(f"{where}: {odd[0]} is no tensor.")
+        raise DataError(f"{where}: {odd[0]} is not a tensor.")
     for name, parts in wanted.items():
         if len({weights[part].shape for part in parts}) > 1:
             raise DataError(f"{where}: {' and '.join(parts)} must have one shape, for {name}.")
     left = [name for name in weights if name not in read and not is_unused(name, model, arguments)]
     if left:
-        raise DataError(f"{where}: nothing reads the weight {left[0]} ({len(left)} such in all).")
+        raise DataError(f"{where}: unexpected weight {left[0]} ({len(left)} in total).")
     return {name: torch.cat([weights[part] for part in parts]).float() for name, parts in wanted.items()}
 
 

@@ -1,6 +1,7 @@
 """Encoders: embedded sources to states of every layer. One line here makes an encoder known everywhere."""
 
 from lamina.model.encoders.dlcl import DlclSettings
+from lamina.model.encoders.hierarchical import HierarchicalSettings
 from lamina.model.encoders.msc import MscSettings
 from lamina.model.encoders.stack import StackSettings
 from lamina.model.settings import EncoderSettings
@@ -9,4 +10,5 @@ ENCODERS: dict[str, type[EncoderSettings]] = {
     "stack": StackSettings,
     "dlcl": DlclSettings,
     "msc": MscSettings,
+    "hierarchical": HierarchicalSettings,
 }

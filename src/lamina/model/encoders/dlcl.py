@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import PositiveInt
-
+from lamina.base.settings import Depth
 from lamina.model.encoders.stack import StackEncoder
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.settings import EncoderSettings
@@ -18,7 +17,7 @@ class DlclSettings(EncoderSettings):
     """`type: dlcl`. The published system wires its decoder the same way: `decoder.wiring: dlcl`."""
 
     type: Literal["dlcl"] = "dlcl"
-    layers: PositiveInt
+    layers: Depth
 
     def build(self, model: ModelConfig) -> StackEncoder:
         """A stack with the wiring of Wang et al. (2019); see `lamina.model.layers.dlcl`."""

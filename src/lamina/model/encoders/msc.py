@@ -15,6 +15,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from lamina.base.settings import Depth
 from lamina.errors import Problem
 from lamina.model.blocks import block_ends, check_blocks, split_evenly
 from lamina.model.encoders.stack import EncoderLayer
@@ -32,7 +33,7 @@ class MscSettings(EncoderSettings):
     """`type: msc`. The switches are the ablations of Wei et al. (2020), Table 5."""
 
     type: Literal["msc"] = "msc"
-    layers: PositiveInt
+    layers: Depth
     blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # None: equal blocks
     fusion: Fusion = "gate"  # of self-attention and context attention
     cell: Literal["gru", "ffn"] = "gru"  # makes C^n of C^{n-1} and B^n
@@ -45,14 +46,14 @@ class MscSettings(EncoderSettings):
         return self.blocks or split_evenly(self.layers, model.decoder.layers)
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """Blocks must fit the depths, and somebody must read the contexts."""
+        """Blocks must fit the depths, and the bridge must read the contexts."""
         yield from check_blocks("encoder", self.type, self.blocks, model)
         if not self.context_attention and self.fusion != "gate":
             yield Problem("encoder.fusion", "acts only with `context_attention`, which is off.")
         if not self.context_attention and not model.bridge.reads_contexts:
             yield Problem(
                 "encoder.context_attention",
-                f"nobody would read the contexts of encoder `msc`: bridge `{model.bridge.type}` does not. "
+                f"bridge `{model.bridge.type}` does not read the contexts of encoder `msc`. "
                 "Use bridge `collaborative`, or encoder `stack`.",
             )
 

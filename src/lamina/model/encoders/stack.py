@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from lamina.base.settings import Depth
 from lamina.model.layers.attention import Attention
 from lamina.model.layers.feedforward import FeedForward
 from lamina.model.layers.residuals import Residual, ResidualWiring, Wiring, norm_if_pre, run_stack
@@ -24,7 +24,7 @@ class StackSettings(EncoderSettings):
     """`type: stack`."""
 
     type: Literal["stack"] = "stack"
-    layers: PositiveInt
+    layers: Depth
     frozen_final_norm: bool = False  # imports only: keep a published final norm that nothing trains
 
     def build(self, model: ModelConfig) -> StackEncoder:

@@ -1,5 +1,6 @@
 """Heads: decoder states to a distribution. One line here makes a head known everywhere."""
 
+from lamina.model.heads.pointer import PointerSettings
 from lamina.model.heads.softmax import SoftmaxSettings
 from lamina.model.heads.surface import SurfaceSettings
 from lamina.model.settings import HeadSettings
@@ -7,4 +8,5 @@ from lamina.model.settings import HeadSettings
 HEADS: dict[str, type[HeadSettings]] = {
     "softmax": SoftmaxSettings,
     "surface": SurfaceSettings,
+    "pointer": PointerSettings,
 }

@@ -2,7 +2,7 @@
 
     LS_n = (1-ε)·nll_n + (ε/V)·Σ_v(-log p_nv)         total = Σ_n w_n·LS_n
 
-The vocabulary logits exist for one chunk of tokens at a time. The gradient of a chunk's logits is at hand as
+The vocabulary logits exist for one chunk of tokens at a time. The gradient of a chunk's logits is available as
 soon as its probabilities are, so the gradients of the features and of the softmax matrix are formed in the
 forward pass: three vocabulary products in all, as many as the plain way, and nothing is recomputed.
 
@@ -56,7 +56,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         tokens, vocabulary = len(target_N), len(weight_VD)
         precise = torch.promote_types(features_ND.dtype, torch.float32)
-        product_type = _product_type(features_ND)
+        product_type = product_type_of(features_ND)
         # fp16 gradients here would miss the loss scale, which is applied to the total only afterwards
         gradient_type = precise if product_type == torch.float16 else product_type
         with torch.autocast(features_ND.device.type, enabled=False):
@@ -84,7 +84,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     probs_CV = probs_CV.to(gradient_type)
                     torch.mm(probs_CV, gradient_VD, out=features_grad_ND[chunk])
                     weighted_CD = features_CD.to(gradient_type) * importance_N[chunk, None]
-                    _add_product(weight_grad_VD, probs_CV.T, weighted_CD.to(gradient_type))
+                    add_product(weight_grad_VD, probs_CV.T, weighted_CD.to(gradient_type))
         if differentiable:
             features_grad_ND -= smoothing * mean_D + (1 - smoothing) * gradient_VD[target_N]
             features_grad_ND *= importance_N[:, None]
@@ -113,13 +113,15 @@ def _nll(logits_CV: Tensor, probs_CV: Tensor, target_C1: Tensor) -> Tensor:
     return nll_C
 
 
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left·right, whatever their types."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)
     else:
         total.add_(left @ right)
 
 
-def _product_type(features_ND: Tensor) -> torch.dtype:
+def product_type_of(features_ND: Tensor) -> torch.dtype:
+    """What products are computed in: autocast's type, or that of the features."""
     device = features_ND.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features_ND.dtype

@@ -44,5 +44,16 @@ class Head(nn.Module, ABC):
         return self.loss(states, memory, target_BT, pad_id, 0.0).nll_BT
 
     @abstractmethod
-    def loss(self, states: DecoderStates, memory: Any, target_BT: Tensor, pad_id: int, smoothing: float) -> Loss:
-        """The label-smoothed loss of `target`, equal to that of `forward`'s log-probabilities."""
+    def loss(
+        self,
+        states: DecoderStates,
+        memory: Any,
+        target_BT: Tensor,
+        pad_id: int,
+        smoothing: float,
+        importance_BT: Tensor | None = None,
+    ) -> Loss:
+        """The label-smoothed loss of `target`, equal to that of `forward`'s log-probabilities.
+
+        `importance_BT` is how much each token counts in the total; without it every token counts 1.
+        """

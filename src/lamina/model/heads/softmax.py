@@ -36,10 +36,22 @@ class SoftmaxHead(Head):
         """One vocabulary product."""
         return self.softmax(states.features_BTD)
 
-    def loss(self, states: DecoderStates, memory: Any, target_BT: Tensor, pad_id: int, smoothing: float) -> Loss:
+    def loss(
+        self,
+        states: DecoderStates,
+        memory: Any,
+        target_BT: Tensor,
+        pad_id: int,
+        smoothing: float,
+        importance_BT: Tensor | None = None,
+    ) -> Loss:
         """Cross-entropy in chunks over tokens."""
         real_BT = target_BT != pad_id
         total, nll_N = smoothed_cross_entropy(
-            states.features_BTD[real_BT], self.weight_VD, target_BT[real_BT], smoothing
+            states.features_BTD[real_BT],
+            self.weight_VD,
+            target_BT[real_BT],
+            smoothing,
+            None if importance_BT is None else importance_BT[real_BT],
         )
         return Loss(total, spread(nll_N, real_BT), len(nll_N))

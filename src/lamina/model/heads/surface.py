@@ -176,22 +176,29 @@ class SurfaceHead(Head):
         )
 
     def loss(
-        self, states: DecoderStates, memory: SurfaceMemory, target_BT: Tensor, pad_id: int, smoothing: float
+        self,
+        states: DecoderStates,
+        memory: SurfaceMemory,
+        target_BT: Tensor,
+        pad_id: int,
+        smoothing: float,
+        importance_BT: Tensor | None = None,
     ) -> Loss:
         """In plain `hard` mode λ·LS(a) + (1-λ)·LS(b): the mixed distribution is never built."""
         sides = self.sides(states, memory)
         if not self.two_softmaxes:
-            return self._mixed_loss(sides, target_BT, pad_id, smoothing)
+            return self._mixed_loss(sides, target_BT, pad_id, smoothing, importance_BT)
         real_BT = target_BT != pad_id
         target_N = target_BT[real_BT]
         gate = sides.gate if isinstance(sides.gate, Tensor) else torch.tensor(sides.gate, device=target_N.device)
         gate_N = gate.expand(*target_BT.shape, 1)[real_BT][:, 0]
+        sides_2N = torch.cat([gate_N, 1 - gate_N])
         total, nll_2N = smoothed_cross_entropy(
             torch.cat([sides.target_BTD[real_BT], sides.source_BTD[real_BT]]),
             self.weight_VD,
             target_N.repeat(2),
             smoothing,
-            torch.cat([gate_N, 1 - gate_N]),
+            sides_2N if importance_BT is None else sides_2N * importance_BT[real_BT].repeat(2),
         )
         target_nll_N, source_nll_N = nll_2N.chunk(2)
         nll_N = (gate_N * target_nll_N + (1 - gate_N) * source_nll_N).detach()
@@ -201,8 +208,11 @@ class SurfaceHead(Head):
         """In plain `hard` mode that of the renormalised distribution, which has one softmax."""
         return self._mixed_loss(self.sides(states, memory), target_BT, pad_id, 0.0).nll_BT
 
-    def _mixed_loss(self, sides: Sides, target_BT: Tensor, pad_id: int, smoothing: float) -> Loss:
+    def _mixed_loss(
+        self, sides: Sides, target_BT: Tensor, pad_id: int, smoothing: float, importance_BT: Tensor | None = None
+    ) -> Loss:
         real_BT = target_BT != pad_id
         features_ND, target_N = self.mixed(sides)[real_BT], target_BT[real_BT]
-        total, nll_N = smoothed_cross_entropy(features_ND, self.weight_VD, target_N, smoothing)
+        importance_N = None if importance_BT is None else importance_BT[real_BT]
+        total, nll_N = smoothed_cross_entropy(features_ND, self.weight_VD, target_N, smoothing, importance_N)
         return Loss(total, spread(nll_N, real_BT), len(target_N))

@@ -70,7 +70,7 @@ class Attention(nn.Module):
         return self.project(x_BTD, 2, 3)[0]
 
     def project_kv(self, memory_BMD: Tensor) -> KeysValues:
-        """Keys and values of a memory, laid out as every later reading wants them."""
+        """Keys and values of a memory, contiguous for repeated reading."""
         keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3).contiguous()
         return KeysValues(keys_BHMK, values_BHMK)
 
@@ -134,7 +134,7 @@ def by_head(bias: Tensor, batch: int, heads: int) -> Tensor:
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as something to add: 0 where True, and so little where False that its softmax is 0; as it is if it is."""
+    """A mask to add to scores: 0 where True, the lowest value where False; a float mask is returned unchanged."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
@@ -146,7 +146,7 @@ def join_heads(x_BHTK: Tensor) -> Tensor:
 
 
 def mask_memory(valid_BM: Tensor, keys_BHMK: Tensor) -> Tensor | None:
-    """`mask_keys` for a memory that is read many times: nothing if nothing is padding, and ready to be added."""
+    """`mask_keys` for a memory that is read many times: None without padding, else an additive mask."""
     if valid_BM.device.type != "cpu":
         return mask_keys(valid_BM)
     if bool(valid_BM.all()):

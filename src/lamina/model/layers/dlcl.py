@@ -17,7 +17,7 @@ class DlclWiring(Wiring):
 
     y_0 is the stack's input, y_l the output of layer l, LN_0 the identity. Row l+1 of W starts as the average.
     There are `rows` combinations; past the last one the newest output passes through, so that a stack
-    whose top nobody trains on has no parameter without a gradient.
+    whose top is not trained on has no parameter without a gradient.
     """
 
     def __init__(self, rows: int, d_model: int, norm: Norm) -> None:

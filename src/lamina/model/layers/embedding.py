@@ -26,7 +26,7 @@ class TokenEmbedding(nn.Embedding):
         super().__init__(entries, d_model, padding_idx=PAD)
 
     def reset_parameters(self) -> None:
-        """Draw E anew."""
+        """Reinitialise E."""
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
         with torch.no_grad():
             self.weight[PAD].zero_()
@@ -37,7 +37,7 @@ class TokenEmbedding(nn.Embedding):
 
 
 class SourceEmbedding(nn.Module):
-    """Makes the encoder's input, and beside it the surface states: the same without positions.
+    """Makes the encoder's input and the surface states, which are the same without positions.
 
     Both are under one dropout mask. `surface_positions` leaves the positions in the surface states
     (Liu et al. 2021 published models of both kinds).
@@ -87,7 +87,7 @@ class TargetEmbedding(nn.Module):
 
 
 def check_tokens(name: str, tokens_BT: Tensor, shape: Sequence[int] | None = None) -> None:
-    """Token ids are whole numbers, a row per sentence, and as many as what they belong to."""
+    """Check that token ids are integers of the right shape."""
     if tokens_BT.dim() != 2 or tokens_BT.is_floating_point():
         given = f"{tuple(tokens_BT.shape)} of {tokens_BT.dtype}"
         raise UsageError(f"The {name} must be a (batch, length) tensor of token ids, but is {given} instead.")

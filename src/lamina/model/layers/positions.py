@@ -20,7 +20,7 @@ def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> 
 class Positions(nn.Module):
     """Looks positions up in a table that grows when a longer sentence arrives.
 
-    The table is no buffer: its length is this process's own affair, and it stays exact whatever type the model has.
+    The table is not a buffer: it grows on demand, and keeps its precision whatever the model's dtype.
     """
 
     def __init__(self, d_model: int, first: int) -> None:

@@ -1,7 +1,7 @@
 """The decoder's attention to what it has written so far: four kinds, each whole-sentence and step by step.
 
 `forward` sees every target position at once and keeps them causal. `step` sees one new position of every row
-and returns the cache with it. Rows of one source stand beside each other: x_BWD holds W rows (beams) of each of
+and returns the cache with it. Rows of one source are adjacent: x_BWD holds W rows (beams) of each of
 B sources, so that a memory, kept once per source, is read by W queries.
 
 Keys and values of past positions are kept the same way: once per source, those of all its rows in the order in which
@@ -31,7 +31,7 @@ class PastKeys:
     values_BHMK: Tensor
 
     def with_room(self, end: int) -> PastKeys:
-        """With room for so many keys of each source."""
+        """An empty cache with room for this many keys per source."""
         batch, heads, size, width = self.keys_BHMK.shape
         if size >= end:
             return self
@@ -57,7 +57,7 @@ class PastKeys:
 
 @dataclass(frozen=True)
 class RunningSum:
-    """All that an average needs of the past, however long: its sum in every row."""
+    """The cache of a running mean: its sum in every row."""
 
     sum_BWD: Tensor
 
@@ -67,7 +67,7 @@ class RunningSum:
 
 
 def take_rows(x_BWX: Tensor, rows_R: Tensor) -> Tensor:
-    """Rows of the same sources, which may be more or fewer than before."""
+    """Rows by number, possibly more or fewer than before."""
     batch, _, width = x_BWX.shape
     return x_BWX.flatten(0, 1).index_select(0, rows_R).view(batch, len(rows_R) // max(1, batch), width)
 
@@ -77,7 +77,7 @@ Cache = PastKeys | RunningSum
 
 @dataclass(frozen=True)
 class StepContext:
-    """Where a step stands: so many positions have gone before it; which past keys each row descends from."""
+    """The context of a decoding step: its position, and which past keys belong to each row."""
 
     position: int
     seen_BWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
@@ -85,7 +85,7 @@ class StepContext:
 
     @property
     def end(self) -> int:
-        """How many keys each source has with those of this step."""
+        """The number of keys of each source, those of this step included."""
         return self.seen_BWM.shape[2]
 
     @cached_property
@@ -103,7 +103,7 @@ class CrossKV:
 
     @cached_property
     def mask(self) -> Tensor | None:
-        """What is real, as attention wants it; None if everything is."""
+        """The mask of real tokens for attention; None without padding."""
         return mask_memory(self.valid_BS, self.streams[0].keys_BHMK)
 
 
@@ -125,7 +125,7 @@ class TargetAttention(nn.Module, ABC):
 
     @abstractmethod
     def empty_cache(self, memory: CrossKV, rows: int) -> Cache:
-        """The cache before the first position, with so many rows for each source."""
+        """The cache before the first position, with `rows` rows for each source."""
 
 
 class SelfAttention(TargetAttention):

@@ -10,7 +10,7 @@ An A line holds start and end word, type, correction (alternatives between `||`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lamina.errors import DataError
@@ -37,18 +37,27 @@ class Annotated:
 
 def parse_m2(lines: Iterable[str], name: str = "m2") -> list[Annotated]:
     """All sentences; one without A lines has one annotator who found nothing to correct."""
-    sentences: list[Annotated] = []
-    for number, line in enumerate(lines, start=1):
-        if line == "S" or line.startswith("S "):
-            sentences.append(Annotated(tuple(line[2:].split())))
-        elif line.startswith("A ") and sentences:
-            add_edit(sentences[-1], line, f"{name}:{number}")
-        elif line.strip():
-            raise DataError(f"{name}:{number}: must be an S line, an A line of a sentence or empty.")
+    sentences = list(stream_m2(lines, name))
     for sentence in sentences:
         if not sentence.annotators:
             sentence.annotators["0"] = []
     return sentences
+
+
+def stream_m2(lines: Iterable[str], name: str = "m2") -> Iterator[Annotated]:
+    """One sentence after another, with the annotators that its A lines name."""
+    sentence: Annotated | None = None
+    for number, line in enumerate(lines, start=1):
+        if line == "S" or line.startswith("S "):
+            if sentence is not None:
+                yield sentence
+            sentence = Annotated(tuple(line[2:].split()))
+        elif line.startswith("A ") and sentence is not None:
+            add_edit(sentence, line, f"{name}:{number}")
+        elif line.strip():
+            raise DataError(f"{name}:{number}: must be an S line, an A line of a sentence or empty.")
+    if sentence is not None:
+        yield sentence
 
 
 def add_edit(sentence: Annotated, line: str, where: str) -> None:
@@ -68,3 +77,26 @@ def add_edit(sentence: Annotated, line: str, where: str) -> None:
         raise DataError(f"{where}: words {start} to {end} lie outside a sentence of {len(sentence.words)} words.")
     alternatives = [() if each == "-NONE-" else tuple(each.split()) for each in corrections.split("||")]
     edits.append(Edit(start, end, tuple(alternatives)))
+
+
+def apply_edits(words: Words, edits: Sequence[Edit]) -> Words:
+    """The corrected sentence, by the first correction of every edit; of two that overlap the earlier one is made."""
+    corrected: list[str] = []
+    at = 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        if edit.start >= at and edit.corrections:
+            corrected += [*words[at : edit.start], *edit.corrections[0]]
+            at = edit.end
+    return (*corrected, *words[at:])
+
+
+def write_m2(words: Words, edits: Sequence[Edit]) -> list[str]:
+    """A sentence and its edits as lines; types say what a reader can see: missing, unnecessary or replaced words."""
+    lines = ["S " + " ".join(words)]
+    for edit in edits:
+        kind = "M" if edit.start == edit.end else "R" if edit.corrections[0] else "U"
+        correction = " ".join(edit.corrections[0])
+        lines.append(f"A {edit.start} {edit.end}|||{kind}|||{correction}|||REQUIRED|||-NONE-|||0")
+    if not edits:
+        lines.append("A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||0")
+    return [*lines, ""]

@@ -1,0 +1,59 @@
+"""YAML files that people write: nothing is executed, and what can only be a mistake is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+LARGEST = 2**20  # characters of a file
+MOST_VALUES = 100_000  # after aliases are expanded
+
+
+class YamlLoader(yaml.SafeLoader):
+    """YAML in which 1e-4 is a number: version 1.1 of the standard reads it as text and wants 1.0e-4."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """A key that is given twice is an error, where the standard loader takes the last."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key `{key.value}`", key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+YamlLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
+
+
+def compose_yaml(text: str) -> Any:
+    """The nodes of a document, with the lines they are on; bounded in size, whatever its aliases repeat."""
+    if len(text) > LARGEST:
+        raise yaml.YAMLError(f"larger than {LARGEST:,} characters")
+    try:
+        node = yaml.compose(text, Loader=YamlLoader)
+        if node is not None and count_values(node, {}) > MOST_VALUES:
+            raise yaml.YAMLError(f"its aliases expand to more than {MOST_VALUES:,} values")
+    except RecursionError as error:
+        raise yaml.YAMLError("nested too deeply") from error
+    return node
+
+
+def count_values(node: Any, counts: dict[int, int]) -> int:
+    """Values below a node with every alias expanded; an alias to a node that contains it is an error."""
+    known = counts.get(id(node))
+    if known is None:
+        counts[id(node)] = -1
+        children = [each for pair in node.value for each in pair] if isinstance(node, yaml.MappingNode) else node.value
+        below = children if isinstance(node, yaml.CollectionNode) else []
+        known = counts[id(node)] = 1 + sum(count_values(child, counts) for child in below)
+    if known < 0:
+        raise yaml.YAMLError("an alias refers to a value that contains it")
+    return known
+
+
+def read_yaml(text: str) -> Any:
+    """The content of a document."""
+    compose_yaml(text)
+    return yaml.load(text, Loader=YamlLoader)

@@ -1,0 +1,73 @@
+"""`lamina noise`: clean text to pairs of text with synthetic errors and its correction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lamina.cli.outputs import Force, check_output, open_output
+from lamina.errors import UsageError
+
+if TYPE_CHECKING:
+    from lamina.corpus.noise import ErrorSettings
+
+
+def noise(
+    input_file: Annotated[Path, typer.Option("--input", help="Clean text, one sentence per line (plain, .gz, .zst).")],
+    output: Annotated[
+        tuple[Path, Path], typer.Option("--output", metavar="SRC TGT", help="Where to write: with errors, and clean.")
+    ],
+    lang: Annotated[str, typer.Option("--lang", help="The language; en and uk have tables of their own.")] = "en",
+    errors: Annotated[Path | None, typer.Option("--errors", help="Rate, mix and confusions of errors (YAML).")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed makes the same errors.")] = 1,
+    force: Force = False,
+) -> None:
+    """Put errors into clean text, so that it can train a corrector.
+
+    [bold]Examples[/bold]
+
+        lamina noise --lang en --input clean.txt --output noisy.src noisy.tgt
+
+        lamina noise --lang uk --input clean.txt.gz --output noisy.src noisy.tgt --errors errors.yaml --seed 2
+    """
+    from lamina.base.reading import read_lines
+    from lamina.corpus.noise import Confusions, Noise
+
+    for path in output:
+        check_output(path, (input_file, errors), force)
+    if output[0] == output[1]:
+        raise UsageError(f"{output[0]}: is given twice; the two sides need a file each.")
+    settings = read_errors(errors)
+    learned = None
+    if settings.confusions is not None:
+        assert errors is not None
+        learned = Confusions.learn(errors.parent / settings.confusions)
+    maker = Noise(lang, settings, seed, learned)
+    with open_output(output[0]) as noisy, open_output(output[1]) as clean:
+        for wrong, right in maker.pairs(read_lines(input_file)):
+            noisy.write(f"{wrong}\n")
+            clean.write(f"{right}\n")
+
+
+def read_errors(path: Path | None) -> ErrorSettings:
+    """The settings in a file; every problem at once."""
+    import yaml
+    from pydantic import ValidationError
+
+    from lamina.base.problems import describe
+    from lamina.base.yaml_files import read_yaml
+    from lamina.corpus.noise import ErrorSettings
+
+    if path is None:
+        return ErrorSettings()
+    try:
+        content = read_yaml(path.read_text(encoding="utf-8")) or {}
+        return ErrorSettings.model_validate(content)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: not found.") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: not YAML ({error}).") from error
+    except ValidationError as error:
+        raise UsageError("\n".join(f"{path}: {each}" for each in describe(error, ErrorSettings, content))) from error

@@ -1,0 +1,87 @@
+"""What writers of a language confuse: small words, endings, letters. Other languages get the letters of their text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ErrorTable:
+    """The raw material of synthetic errors."""
+
+    letters: str = ""  # for misspellings
+    sets: tuple[tuple[str, ...], ...] = ()  # words that are taken for each other
+    omitted: frozenset[str] = frozenset()  # words that are forgotten or put in where they do not belong
+    endings: tuple[tuple[str, ...], ...] = ()  # endings that are taken for each other, longest first
+
+
+ENGLISH = ErrorTable(
+    "abcdefghijklmnopqrstuvwxyz",
+    (
+        ("a", "an", "the"),
+        ("in", "on", "at", "to", "for", "of", "by", "with", "from", "into", "about"),
+        ("is", "are", "was", "were", "be", "been", "being"),
+        ("has", "have", "had", "having"),
+        ("do", "does", "did", "doing", "done"),
+        ("this", "that", "these", "those"),
+        ("much", "many", "more", "most"),
+        ("there", "their", "they", "them"),
+        ("its", "it", "it's"),
+        ("who", "which", "that", "whom"),
+        ("than", "then"),
+        ("can", "could", "will", "would", "may", "might", "should"),
+        ("other", "another", "others"),
+        ("he", "him", "his"),
+        ("she", "her", "hers"),
+        ("we", "us", "our"),
+        ("i", "me", "my"),
+        ("your", "you"),
+        ("some", "any"),
+        ("good", "well"),
+        ("become", "became"),
+        ("lose", "loose"),
+        ("effect", "affect"),
+        ("advice", "advise"),
+        ("because", "becouse", "becuase"),
+        ("so", "such"),
+        ("also", "too"),
+        ("every", "each", "all"),
+    ),
+    frozenset({"a", "an", "the", "of", "to", "in", "for", "that", "is", "are", "on", ",", "and", "have", "will", "it"}),
+    (("ing", "ed", "s", ""), ("ies", "y"), ("tion", "te"), ("ly", ""), ("er", "est", ""), ("ful", "")),
+)
+UKRAINIAN = ErrorTable(
+    "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя’",
+    (
+        ("у", "в", "во"),
+        ("і", "й", "та", "и"),
+        ("з", "із", "зі", "с"),
+        ("що", "шо", "щоб", "який"),
+        ("який", "яка", "яке", "які"),
+        ("цей", "ця", "це", "ці"),
+        ("його", "її", "їх", "їхній"),
+        ("на", "по", "за", "до", "від", "про"),
+        ("але", "а", "та"),
+        ("також", "теж"),
+        ("був", "була", "було", "були"),
+        ("о", "об"),
+        ("–", "-", "—"),
+        ('"', "«", "»"),
+        ("би", "б"),
+        ("же", "ж"),
+        ("або", "чи"),
+        ("дуже", "сильно"),
+    ),
+    frozenset({",", ":", "—", "-", "і", "в", "у", "на", "це", "що", "та", "з", "ж", "є", "."}),
+    (
+        ("ого", "ому", "ий", "им", "их"),
+        ("ами", "ах", "ам", "и", "а"),
+        ("ою", "у", "а", "і"),
+        ("ів", "и", "і"),
+        ("ться", "тся", "тися"),
+        ("ння", "ня"),
+        ("ть", "т"),
+        ("ї", "і"),
+    ),
+)
+TABLES: dict[str, ErrorTable] = {"en": ENGLISH, "uk": UKRAINIAN}

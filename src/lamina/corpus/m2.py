@@ -1,0 +1,50 @@
+"""Pairs of a learner's text and its correction, from an .m2 file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamina.base.reading import read_lines
+from lamina.corpus.m2_format import apply_edits, stream_m2
+from lamina.corpus.reading import Pair
+from lamina.errors import DataError
+
+
+@dataclass(frozen=True)
+class M2File:
+    """Every sentence with its correction: one pair for each annotator who saw it, or for the chosen annotator."""
+
+    path: Path
+    annotator: str | None = None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """What it is read from."""
+        return (self.path,)
+
+    @property
+    def fields(self) -> str | None:
+        """What decides which pairs are read, beside the file itself."""
+        return self.annotator
+
+    def pairs(self) -> Iterator[Pair]:
+        """A sentence without A lines is correct as it is."""
+        seen: set[str] = set()
+        chosen = 0
+        for sentence in stream_m2(read_lines(self.path), str(self.path)):
+            seen |= sentence.annotators.keys()
+            source = " ".join(sentence.words)
+            if not sentence.annotators:
+                yield source, source
+            corrections = {
+                " ".join(apply_edits(sentence.words, edits)): None  # annotators who agree count once
+                for annotator, edits in sentence.annotators.items()
+                if self.annotator in (None, annotator)
+            }
+            chosen += len(corrections)
+            yield from ((source, correction) for correction in corrections)
+        if self.annotator is not None and seen and not chosen:
+            names = ", ".join(sorted(seen))
+            raise DataError(f"{self.path}: has no annotator `{self.annotator}`, only {names}.")

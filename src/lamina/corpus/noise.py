@@ -1,0 +1,210 @@
+"""Synthetic errors: clean text becomes pairs for training a corrector.
+
+Every word of a line may be hit by one error: a misspelling, a confusion, a wrong ending, an omission, a word too many,
+a swap with its neighbour, wrong case, lost punctuation. Line n of a text is always noised the same way under the same
+seed and settings, wherever it is read from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Annotated
+
+from pydantic import Field
+
+from lamina.base.reading import read_lines
+from lamina.base.settings import Rate, Settings
+from lamina.corpus.error_tables import TABLES, ErrorTable
+from lamina.corpus.m2_format import Words, stream_m2
+from lamina.errors import DataError
+
+Weight = Annotated[float, Field(ge=0)]
+TRIES = 4  # kinds of error that are tried at a word before it is left alone
+
+
+class ErrorMix(Settings):
+    """How often each kind of error is tried, relative to the others."""
+
+    confusion: Weight = 4  # a word or phrase that an .m2 file or the language's table has for it
+    spelling: Weight = 3  # a letter lost, doubled, wrong or in the wrong place
+    ending: Weight = 2  # another ending
+    omission: Weight = 2  # a small word left out
+    addition: Weight = 1  # a small word too many
+    swap: Weight = 0.5  # two words in the wrong order
+    case: Weight = 0.5  # a capital letter lost or put in
+    punctuation: Weight = 1  # lost
+
+
+class ErrorSettings(Settings):
+    """A file for `lamina noise --errors`."""
+
+    rate: Rate = 0.12  # of words with an error
+    mix: ErrorMix = Field(default_factory=ErrorMix)
+    confusions: str | None = None  # an .m2 file whose corrections are undone; beside this file unless absolute
+
+
+@dataclass
+class Confusions:
+    """What annotators corrected, the other way round: correct words to the errors they stood for."""
+
+    errors: dict[Words, Counter[Words]] = field(default_factory=lambda: defaultdict(Counter))
+
+    @classmethod
+    def learn(cls, path: Path) -> Confusions:
+        """From the edits of every annotator in an .m2 file."""
+        learned = cls()
+        for sentence in stream_m2(read_lines(path), str(path)):
+            for edits in sentence.annotators.values():
+                for edit in edits:
+                    wrong = sentence.words[edit.start : edit.end]
+                    for correct in edit.corrections:
+                        if correct and correct != wrong and len(correct) <= 2 and len(wrong) <= 2:
+                            learned.errors[correct][wrong] += 1
+        if not learned.errors:
+            raise DataError(f"{path}: has no edits to learn confusions from.")
+        return learned
+
+    def add_sets(self, table: ErrorTable) -> None:
+        """Every word of a set may stand for every other."""
+        for words in table.sets:
+            for word in words:
+                self.errors[(word,)].update({(other,): 1 for other in words if other != word})
+
+
+class Noise:
+    """Makes errors by settings, in a language."""
+
+    def __init__(self, language: str, settings: ErrorSettings, seed: int, confusions: Confusions | None = None) -> None:
+        self.settings, self.seed = settings, seed
+        self.table = TABLES.get(language, ErrorTable())
+        self.confusions = confusions or Confusions()
+        self.confusions.add_sets(self.table)
+        self.kinds: dict[str, Callable[[list[str], int, Random], int]] = {
+            "confusion": self.confuse,
+            "spelling": self.misspell,
+            "ending": self.change_ending,
+            "omission": self.omit,
+            "addition": self.add,
+            "swap": self.swap,
+            "case": self.change_case,
+            "punctuation": self.lose_punctuation,
+        }
+        self.weights = [getattr(settings.mix, kind) for kind in self.kinds]
+
+    def pairs(self, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Noisy and clean lines, one after another."""
+        for number, line in enumerate(lines, start=1):
+            clean = " ".join(line.split())
+            yield self.line(clean, number), clean
+
+    def line(self, clean: str, number: int) -> str:
+        """A line with errors; its number is part of the seed."""
+        random = Random(f"{self.seed} {number}")
+        words, at = clean.split(), 0
+        while at < len(words):
+            step = 1
+            if random.random() < self.settings.rate and any(self.weights):
+                for kind in random.choices(list(self.kinds), self.weights, k=TRIES):
+                    if (done := self.kinds[kind](words, at, random)) >= 0:
+                        step = done
+                        break
+            at += step
+        return " ".join(words)
+
+    # Each changes the words at a place and gives how many words to go on by, or −1 if it does not apply there.
+
+    def confuse(self, words: list[str], at: int, random: Random) -> int:
+        """By the error that a correction undid; longer phrases first."""
+        for length in (2, 1):
+            correct = tuple(words[at : at + length])
+            lowered = tuple(word.lower() for word in correct)
+            for known in (correct, lowered):
+                if len(correct) == length and known in self.confusions.errors:
+                    errors = self.confusions.errors[known]
+                    wrong = list(random.choices(list(errors), list(errors.values()))[0])
+                    if known != correct and wrong and correct[0][:1].isupper():
+                        wrong[0] = wrong[0][:1].upper() + wrong[0][1:]
+                    words[at : at + length] = wrong
+                    return len(wrong)
+        return -1
+
+    def misspell(self, words: list[str], at: int, random: Random) -> int:
+        """One letter."""
+        word = words[at]
+        letters = [place for place, letter in enumerate(word) if letter.isalpha()]
+        if len(letters) < 3:
+            return -1
+        place = random.choice(letters[1:])
+        alphabet = self.table.letters or "".join(sorted({letter for each in words for letter in each.lower()}))
+        kind = random.randrange(4)
+        if kind == 0:
+            words[at] = word[:place] + word[place + 1 :]
+        elif kind == 1:
+            words[at] = word[:place] + random.choice((word[place], random.choice(alphabet))) + word[place:]
+        elif kind == 2:
+            words[at] = word[:place] + random.choice(alphabet) + word[place + 1 :]
+        else:
+            words[at] = word[: place - 1] + word[place] + word[place - 1] + word[place + 1 :]
+        return 1
+
+    def change_ending(self, words: list[str], at: int, random: Random) -> int:
+        """An ending for another of its kind."""
+        word = words[at]
+        fitting = [
+            (ending, other)
+            for endings in self.table.endings
+            for ending in endings
+            if word.isalpha() and word.endswith(ending) and len(word) - len(ending) >= 3
+            for other in endings
+            if other != ending
+        ]
+        if not fitting:
+            return -1
+        longest = max(len(ending) for ending, _ in fitting)
+        ending, other = random.choice([pair for pair in fitting if len(pair[0]) == longest])
+        words[at] = word[: len(word) - len(ending)] + other
+        return 1
+
+    def omit(self, words: list[str], at: int, random: Random) -> int:
+        """A small word is forgotten."""
+        if words[at].lower() not in self.table.omitted or len(words) < 2:
+            return -1
+        del words[at]
+        return 0
+
+    def add(self, words: list[str], at: int, random: Random) -> int:
+        """A small word before this one."""
+        if not self.table.omitted or not words[at].isalpha():
+            return -1
+        words.insert(at, random.choice(sorted(self.table.omitted)))
+        return 2
+
+    def swap(self, words: list[str], at: int, random: Random) -> int:
+        """With the next word."""
+        if at + 1 >= len(words) or not (words[at].isalpha() and words[at + 1].isalpha()):
+            return -1
+        words[at], words[at + 1] = words[at + 1], words[at]
+        return 2
+
+    def change_case(self, words: list[str], at: int, random: Random) -> int:
+        """Of the first letter."""
+        first = words[at][:1]
+        if first.lower() == first.upper():
+            return -1
+        words[at] = first.swapcase() + words[at][1:]
+        return 1
+
+    def lose_punctuation(self, words: list[str], at: int, random: Random) -> int:
+        """A mark of its own, or one at the end of a word."""
+        word = words[at]
+        if word in {",", ";", ":", "—", "–", "'"} and len(words) > 1:
+            del words[at]
+            return 0
+        if len(word) > 2 and word[-1] in ",;:" and word[-2].isalpha():
+            words[at] = word[:-1]
+            return 1
+        return -1

@@ -1,0 +1,98 @@
+"""Everything that decides what a prepared data folder holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lamina.base.files import digest
+from lamina.corpus.filters import Filters
+from lamina.corpus.m2 import M2File
+from lamina.corpus.prepared import FORMAT
+from lamina.corpus.reading import OneFile, TwoFiles
+from lamina.errors import DataError, UsageError
+from lamina.text.pipeline import TextPipeline
+from lamina.text.subwords import Kind
+
+PairSource = TwoFiles | OneFile | M2File
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The inputs and options of `lamina prepare`."""
+
+    train: PairSource
+    valid: PairSource
+    test: PairSource | None = None
+    subwords: Kind = "sentencepiece"
+    vocab_size: int | None = None  # None: 8,000, or all there is with given codes and segmented text
+    bpe_codes: Path | None = None
+    separate_vocab: bool = False
+    pretokenized: bool = False
+    text_from: Path | None = None  # a folder with the text pipeline of other data or of a model: nothing is learned
+    languages: tuple[str, str] | None = None  # None: from the names of the training files
+    filters: Filters = field(default_factory=Filters)
+    sentences: bool = False  # whether sentence boundaries of the source are kept
+    max_source: int | None = None  # subwords of a source; longer ones are truncated
+
+    def check(self) -> None:
+        """Options must fit together."""
+        if self.bpe_codes is not None and self.subwords != "bpe":
+            raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
+        if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
+            raise UsageError("--text-from brings its own subwords: omit --vocab-size and --bpe-codes.")
+        if self.text_from is not None and (self.separate_vocab or self.subwords != "sentencepiece" or self.languages):
+            raise UsageError("--text-from brings its own text pipeline: omit --subwords, --separate-vocab and --langs.")
+        if self.pretokenized and self.subwords != "bpe":
+            raise UsageError(f"--pretokenized acts only with --subwords bpe, but it is `{self.subwords}`.")
+        for split, source in self.splits().items():
+            for path in source.paths:
+                if path.is_dir():
+                    raise DataError(f"{path}: is a folder, not a file (the {split} data).")
+                if not path.exists():
+                    raise DataError(f"{path}: not found (the {split} data).")
+                if not path.is_file():
+                    raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs several times.")
+
+    def splits(self) -> dict[str, PairSource]:
+        """The parts of the data by name."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: source for name, source in parts.items() if source is not None}
+
+    def find_languages(self) -> tuple[str, str]:
+        """As given, or the suffixes of the training files before any compression's."""
+        if self.languages is not None:
+            return self.languages
+        if not isinstance(self.train, TwoFiles):
+            return ("source", "target")
+        names = [path.with_suffix("") if path.suffix in (".gz", ".zst") else path for path in self.train.paths]
+        return (names[0].suffix.lstrip(".") or "source", names[1].suffix.lstrip(".") or "target")
+
+    def describe(self) -> dict[str, Any]:
+        """The plan as JSON, with a digest of every input: two equal descriptions give equal folders."""
+        return {
+            "format": FORMAT,
+            "inputs": {
+                split: [{"name": path.name, "sha256": digest(path)} for path in source.paths]
+                for split, source in self.splits().items()
+            },
+            "fields": [getattr(source, "fields", None) for source in self.splits().values()],
+            "subwords": self.subwords,
+            "vocab_size": self.vocab_size,
+            "bpe_codes": None if self.bpe_codes is None else digest(self.bpe_codes),
+            "separate_vocab": self.separate_vocab,
+            "pretokenized": self.pretokenized,
+            "text_from": None if self.text_from is None else TextPipeline.load(self.text_from).digests(),
+            "languages": list(self.find_languages()),
+            "documents": {
+                "sentences": self.sentences,
+                "max_source": self.max_source,
+                "line_breaks": [getattr(source, "line_break", None) for source in self.splits().values()],
+            },
+            "filters": {
+                "active": list(self.filters.active),
+                "max_characters": self.filters.max_characters,
+                "max_ratio": self.filters.max_ratio,
+            },
+        }

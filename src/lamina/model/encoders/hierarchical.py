@@ -1,0 +1,127 @@
+"""The hierarchical encoder: sentences by themselves, then the document that they form, added back to the tokens.
+
+tokens ──► sentence layers ──┬──────────────────────────────────────────────(+)──► token states
+           (own sentence)    └─ last token ─► document layers ─► W ─► spread ─┘
+                                of each        (all sentences)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from lamina.errors import Problem
+from lamina.model.encoders.stack import EncoderLayer
+from lamina.model.layers.attention import KeysValues
+from lamina.model.layers.modules import Modules
+from lamina.model.layers.positions import Positions
+from lamina.model.layers.residuals import norm_if_pre
+from lamina.model.settings import EncoderSettings
+from lamina.model.states import EncoderStates
+from lamina.text.vocabulary import BOS
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
+
+
+class HierarchicalSettings(EncoderSettings):
+    """`type: hierarchical`."""
+
+    type: Literal["hierarchical"] = "hierarchical"
+    layers: PositiveInt
+    document_layers: PositiveInt | None = None  # how many of them are the document's; None is half
+
+    def split(self) -> tuple[int, int]:
+        """Sentence-level and document-level layers."""
+        document = self.layers // 2 if self.document_layers is None else self.document_layers
+        return self.layers - document, document
+
+    def problems(self, model: ModelConfig) -> Iterator[Problem]:
+        """Both levels need a layer."""
+        sentence, document = self.split()
+        if min(sentence, document) < 1:
+            yield Problem(
+                "encoder.layers",
+                f"encoder `hierarchical` needs at least one layer for sentences and one for the document, but of its "
+                f"{self.layers} layers {max(sentence, 0)} are for sentences and {document} for the document.",
+            )
+
+    def build(self, model: ModelConfig) -> HierarchicalEncoder:
+        """Half the layers for each level, or as the settings say."""
+        return HierarchicalEncoder(self, model)
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Where the sentences of a batch of documents are: K of them in the longest."""
+
+    number_BS: Tensor  # the sentence of every token, from 0
+    seen_BSS: Tensor  # which tokens a token sees: those of its sentence
+    last_BK: Tensor  # the place of every sentence's last token
+    valid_BK: Tensor
+
+
+def find_sentences(source_BS: Tensor, valid_BS: Tensor) -> Sentences:
+    """A sentence ends with `<s>`, the last one with the document; a text without any is one sentence."""
+    boundary_BS = (source_BS == BOS) & valid_BS
+    number_BS = boundary_BS.cumsum(dim=1) - boundary_BS.long()
+    seen_BSS = (number_BS[:, :, None] == number_BS[:, None, :]) & valid_BS[:, None, :]
+    places_S = torch.arange(source_BS.shape[1], device=source_BS.device)
+    seen_BSS = seen_BSS | torch.eye(len(places_S), dtype=torch.bool, device=source_BS.device)  # padding sees itself
+    place_BS = places_S.expand_as(source_BS).masked_fill(~valid_BS, -1)
+    most = int(number_BS.max()) + 1 if number_BS.numel() else 1
+    last_BK = place_BS.new_full((len(source_BS), most), -1).scatter_reduce(1, number_BS, place_BS, "amax")
+    return Sentences(number_BS, seen_BSS, last_BK.clamp(min=0), last_BK >= 0)
+
+
+class SentenceLayer(EncoderLayer):
+    """An encoder layer in which a token sees its own sentence only."""
+
+    def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
+        """`context` holds which tokens see which."""
+        (seen_BSS,) = context
+        query_BHSK, keys_BHSK, values_BHSK = self.attention.project(x_BSD, 0, 3)
+        attended_BSD = self.attention.attend(query_BHSK, KeysValues(keys_BHSK, values_BHSK), seen_BSS[:, None])
+        return self.attention.out(attended_BSD)
+
+
+class HierarchicalEncoder(nn.Module):
+    """HierTrans (Wei et al. 2020, Appendix A): a sentence-level and a document-level encoder.
+
+    The paper says no more than that. Our reading: a sentence's vector is the state of its last token, sentences have
+    positions of their own, and a token's state is x + W·(the document state of its sentence), one W for all layers.
+    """
+
+    def __init__(self, settings: HierarchicalSettings, model: ModelConfig) -> None:
+        super().__init__()
+        self.sentence_layers, document = settings.split()
+        self.layers: Modules[EncoderLayer] = Modules(
+            [
+                *(SentenceLayer(model) for _ in range(self.sentence_layers)),
+                *(EncoderLayer(model) for _ in range(document)),
+            ]
+        )
+        self.positions = Positions(model.d_model, 0)
+        self.spread = nn.Linear(model.d_model, model.d_model, bias=False)
+        self.final_norm = norm_if_pre(model.d_model, model.norm, affine=model.bridge.reads_top)
+
+    def forward(self, states: EncoderStates) -> EncoderStates:
+        """Add every layer's output, as states of tokens, and the final states."""
+        sentences = find_sentences(states.source_BS, states.valid_BS)
+        layers, x_BSD, outputs = list(self.layers), states.embedded_BSD, []
+        for layer in layers[: self.sentence_layers]:
+            x_BSD = layer(x_BSD, states.valid_BS, sentences.seen_BSS)
+            outputs.append(x_BSD)
+        width, count = x_BSD.shape[2], sentences.last_BK.shape[1]
+        last_BKD = x_BSD.gather(1, sentences.last_BK[..., None].expand(-1, -1, width))
+        document_BKD = last_BKD + self.positions.between(0, count, x_BSD.device).to(x_BSD.dtype)
+        number_BSD = sentences.number_BS[..., None].expand(-1, -1, width)
+        for layer in layers[self.sentence_layers :]:
+            document_BKD = layer(document_BKD, sentences.valid_BK)
+            outputs.append(x_BSD + self.spread(document_BKD).gather(1, number_BSD))
+        return replace(states, layers=tuple(outputs), top_BSD=self.final_norm(outputs[-1]))

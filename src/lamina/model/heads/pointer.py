@@ -1,0 +1,152 @@
+"""Pointer-generator: what is written is generated from the vocabulary or copied from the source.
+
+H (final states) ──► keys ─► α ──► copied mass of every source token ─┐
+                              └──► c = Σ α·H ─┐                       ├─► log P
+u (decoder features) ─ query ─┴───────────────┼─► p_gen ──────────────┤
+e (decoder input) ────────────────────────────┘                       │
+u ──► softmax(E·u) ───────────────────────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from lamina.errors import Problem
+from lamina.model.heads.copy_entropy import CopySource, add_copied, copy_cross_entropy, gather_mass
+from lamina.model.heads.cross_entropy import spread
+from lamina.model.heads.head import Head
+from lamina.model.layers.attention import additive_mask
+from lamina.model.settings import HeadSettings
+from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
+
+
+class PointerSettings(HeadSettings):
+    """`type: pointer`."""
+
+    type: Literal["pointer"] = "pointer"
+    reads_input: bool = True  # whether p_gen sees the decoder's input too
+    coverage: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # λ of the training loss for attending twice
+
+    def problems(self, model: ModelConfig) -> Iterator[Problem]:
+        """A token can be copied only if it means the same on both sides."""
+        if model.source_vocab != model.target_vocab:
+            yield Problem(
+                "head.type",
+                f"head `pointer` copies tokens, so both sides need one vocabulary, but the source has "
+                f"{model.source_vocab} entries and the target {model.target_vocab}. Prepare the data without "
+                "--separate-vocab.",
+            )
+
+    def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> PointerHead:
+        """The head with this configuration's switches."""
+        return PointerHead(self, model.d_model, weight_VD)
+
+
+@dataclass(frozen=True)
+class PointerMemory:
+    """Keys and states of a source, and which of its tokens are the same."""
+
+    keys_BSD: Tensor
+    states_BSD: Tensor
+    tokens_BS: Tensor
+    slots_BS: Tensor  # of every position, the first with the same token
+    hidden_BS: Tensor  # to be added to scores: hides padding
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What the softmax is mixed with."""
+
+    copied_BTS: Tensor  # α
+    gate_BT: Tensor  # p_gen before its sigmoid
+
+
+class PointerHead(Head):
+    """Pointer-generator (See et al. 2017, Eq. 8-9, 13) with an attention of its own, as a head for any Transformer.
+
+    P(w) = p_gen·softmax(E·u)_w + (1-p_gen)·Σ_{i: x_i = w} α_i,   p_gen = σ(w·[u; c; e] + b).
+
+    Coverage is a loss only: as an input of the attention (Eq. 11) it would make training sequential.
+    """
+
+    def __init__(self, settings: PointerSettings, d_model: int, weight_VD: nn.Parameter) -> None:
+        super().__init__()
+        self.weight_VD = weight_VD
+        self.reads_input, self.coverage = settings.reads_input, settings.coverage
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model, bias=False)  # a bias would shift all scores of a query alike
+        self.gate = nn.Linear((3 if self.reads_input else 2) * d_model, 1)
+
+    def project_source(self, enc: EncoderStates) -> PointerMemory:
+        """Keys, once per source."""
+        tokens_BS, length = enc.source_BS, enc.source_BS.shape[1]
+        places_BS = torch.arange(length, device=tokens_BS.device).expand_as(tokens_BS)
+        first_BV = tokens_BS.new_full((len(tokens_BS), len(self.weight_VD)), length)
+        first_BV = first_BV.scatter_reduce(1, tokens_BS, places_BS, "amin")
+        hidden_BS = additive_mask(enc.valid_BS, torch.promote_types(enc.top_BSD.dtype, torch.float32))
+        return PointerMemory(self.key(enc.top_BSD), enc.top_BSD, tokens_BS, first_BV.gather(1, tokens_BS), hidden_BS)
+
+    def mixture(self, states: DecoderStates, memory: PointerMemory) -> Mixture:
+        """α and p_gen, in at least 32 bits."""
+        u_BTD = states.features_BTD
+        scores_BTS = self.query(u_BTD) @ memory.keys_BSD.transpose(1, 2) * u_BTD.shape[-1] ** -0.5
+        copied_BTS = (scores_BTS + memory.hidden_BS[:, None]).softmax(dim=-1)
+        read_BTD = copied_BTS.to(memory.states_BSD.dtype) @ memory.states_BSD
+        read = (u_BTD, read_BTD, states.input_BTD) if self.reads_input else (u_BTD, read_BTD)
+        return Mixture(copied_BTS, self.gate(torch.cat(read, dim=-1))[..., 0].to(copied_BTS.dtype))
+
+    def forward(self, states: DecoderStates, memory: PointerMemory) -> LogProbs:
+        """One vocabulary product: log q = logits − (log Z − log p_gen), to which source tokens add what is copied."""
+        mixture, plain = self.mixture(states, memory), self.softmax(states.features_BTD)
+        share_BT1 = torch.sigmoid(-mixture.gate_BT)[..., None]
+        normaliser_BT1 = plain.normaliser_BT1 - nn.functional.logsigmoid(mixture.gate_BT)[..., None]
+        tokens_BTS = memory.tokens_BS[:, None].expand_as(mixture.copied_BTS)
+        slots_BTS = memory.slots_BS[:, None].expand_as(mixture.copied_BTS)
+        mass_BTS = gather_mass(mixture.copied_BTS, slots_BTS) * share_BT1  # 0 but at the first of equal tokens
+        scores_BTV = plain.scores_BTV.to(normaliser_BT1.dtype)
+        log_q_BTS = scores_BTV.gather(2, tokens_BTS) - normaliser_BT1
+        gained_BTS = add_copied(log_q_BTS, mass_BTS.to(log_q_BTS.dtype)) - log_q_BTS
+        return LogProbs(scores_BTV.scatter_add(2, tokens_BTS, gained_BTS), normaliser_BT1)
+
+    def loss(
+        self,
+        states: DecoderStates,
+        memory: PointerMemory,
+        target_BT: Tensor,
+        pad_id: int,
+        smoothing: float,
+        importance_BT: Tensor | None = None,
+    ) -> Loss:
+        """In training with the loss of coverage, if there is one: it is no part of the distribution."""
+        mixture, real_BT = self.mixture(states, memory), target_BT != pad_id
+        row_N = real_BT.nonzero()[:, 0]
+        places_S = torch.arange(memory.slots_BS.shape[1], device=row_N.device)
+        first_BS = memory.slots_BS == places_S
+        total, nll_N = copy_cross_entropy(
+            states.features_BTD[real_BT],
+            self.weight_VD,
+            mixture.gate_BT[real_BT],
+            mixture.copied_BTS[real_BT],
+            target_BT[real_BT],
+            CopySource(memory.tokens_BS[row_N], memory.slots_BS[row_N], first_BS[row_N]),
+            smoothing,
+            None if importance_BT is None else importance_BT[real_BT],
+        )
+        if self.training and self.coverage > 0:
+            total = total + self.coverage * coverage_loss(mixture.copied_BTS, real_BT)
+        return Loss(total, spread(nll_N, real_BT), len(nll_N))
+
+
+def coverage_loss(copied_BTS: Tensor, real_BT: Tensor) -> Tensor:
+    """Σ_t Σ_i min(α_ti, Σ_{t'<t} α_t'i) over real target tokens (Eq. 12)."""
+    covered_BTS = copied_BTS.cumsum(dim=1) - copied_BTS
+    return torch.minimum(copied_BTS, covered_BTS)[real_BT].sum()

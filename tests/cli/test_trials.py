@@ -1,0 +1,178 @@
+"""Bad input, one row for each trial: the command, what is wrong with its input, the exit code and the message.
+
+A new command adds its rows here. Whatever happens, there is no traceback and no "unexpected" error.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import zstandard
+
+from support import run_lamina
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(8)
+)
+
+
+class Trial(NamedTuple):
+    name: str
+    command: str  # with {tmp}, {run}, {data} and {recipe}
+    code: int
+    message: str
+    make: Callable[[Path], Any] = lambda tmp: None  # prepares {tmp}
+
+
+def text(name: str, content: str = "A dog runs.\n") -> Callable[[Path], Any]:
+    return lambda tmp: (tmp / name).write_text(content)
+
+
+def raw(name: str, content: bytes) -> Callable[[Path], Any]:
+    return lambda tmp: (tmp / name).write_bytes(content)
+
+
+def both(*makers: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    return lambda tmp: [make(tmp) for make in makers]
+
+
+def pairs(*lines: str) -> Callable[[Path], Any]:
+    return both(text("x.jsonl", "".join(f"{line}\n" for line in lines)))
+
+
+PREPARE = "prepare --train-pairs {tmp}/x.jsonl --valid-pairs {tmp}/x.jsonl --out {tmp}/out"
+TRIALS = [
+    # options
+    Trial("lenpen nan", "translate {run} --lenpen nan", 2, "--lenpen"),
+    Trial("lenpen huge", "translate {run} --lenpen 1e308", 2, "--lenpen"),
+    Trial("temperature inf", "translate {run} --sample --temperature inf", 2, "--temperature"),
+    Trial("seed 2^64", "translate {run} --sample --seed 18446744073709551616", 2, "--seed"),
+    Trial("beam 3000", "translate {run} --beam 3000", 2, "--beam"),
+    Trial("max-length inf", "translate {run} --max-length inf 20", 2, "max_length"),
+    Trial("max-length below 0", "translate {run} --max-length -5 20", 2, "max_length"),
+    Trial("threads 100000", "translate {run} --threads 100000", 2, "--threads"),
+    Trial("vocabulary of 2 billion", PREPARE + " --vocab-size 2000000000", 2, "--vocab-size", pairs("{}")),
+    Trial("no GPU", "translate {run} --device cuda", 2, "--device cuda: torch finds no CUDA device here"),
+    Trial("no GPU to train", "train {recipe} --data {data} --out {tmp}/r --device cuda", 2, "no CUDA device"),
+    Trial("fields of two files", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --fields x y --out {tmp}/o", 2,
+          "--fields acts only with --train-pairs, --valid-pairs or --test-pairs.", text("a")),
+    Trial("pretokenized sentencepiece", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --pretokenized "
+          "--out {tmp}/o", 2, "--pretokenized acts only with --subwords bpe", text("a")),
+    Trial("text-from and langs", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --text-from {run} "
+          "--langs en de --out {tmp}/o", 2, "--text-from brings its own text pipeline", text("a")),
+    # recipes
+    Trial("override not YAML", "train {recipe} --data {data} --out {tmp}/r --set train.lr=[1,2", 2,
+          "--set train.lr: not YAML:"),
+    Trial("duplicate key", "train {tmp}/r.yaml --data {data} --out {tmp}/r", 2, "r.yaml:2: not YAML: duplicate key `name`",
+          text("r.yaml", "name: a\nname: b\n")),
+    Trial("YAML bomb", "train {tmp}/r.yaml --data {data} --out {tmp}/r", 2, "aliases expand to more than 100,000 values",
+          text("r.yaml", BOMB)),
+    Trial("alias to itself", "train {tmp}/r.yaml --data {data} --out {tmp}/r", 2, "not YAML", text("r.yaml", "a: &a [*a]\n")),
+    Trial("name of a path", "train {tmp}/r.yaml --data {data}", 2, "r.yaml:1  name:", text("r.yaml", "name: ../../evil\n")),
+    Trial("billion layers", "train {recipe} --data {data} --out {tmp}/r --set model.encoder.layers=1000000000", 2,
+          "model.encoder.layers: must be less than or equal to 1000"),
+    Trial("width of a billion", "train {recipe} --data {data} --out {tmp}/r --set model.d_model=1000000000", 2,
+          "model.d_model: must be less than or equal to 65536"),
+    Trial("seed 2^64 in a recipe", "train {recipe} --data {data} --out {tmp}/r --set train.seed=18446744073709551616", 2,
+          "train.seed: must be less than 4294967296"),
+    Trial("out of a recipe's folder", "train {tmp}/recipe.yaml --data {data} --out {tmp}", 2,
+          "contains files, but is not a run. Choose another --out.", text("recipe.yaml", "system: msc\n")),
+    # text
+    Trial("truncated zst", "translate {run} --input {tmp}/a.zst", 3, "a.zst: damaged, or not compressed as its name says",
+          raw("a.zst", zstandard.compress(b"A dog runs.\n" * 4000)[:-9])),
+    Trial("truncated gz", "translate {run} --input {tmp}/a.gz", 3, "a.gz: damaged",
+          raw("a.gz", gzip.compress(b"A dog runs.\n" * 4000)[:-9])),
+    Trial("not UTF-8", "translate {run} --input {tmp}/a", 3, "a:2: not UTF-8 (byte 0xff at column 3)", raw("a", b"A\nab\xff\n")),
+    Trial("folder for a file", "translate {run} --input {tmp}", 3, ": is a folder, not a file."),
+    Trial("folder to prepare", "prepare --train {tmp} {tmp} --valid {tmp} {tmp} --out {tmp}/o", 3, "is a folder, not a file"),
+    Trial("lone surrogate", PREPARE, 3, "x.jsonl:1: field `src` contains a lone surrogate",
+          pairs(r'{"src": "\ud800", "tgt": "a"}')),
+    Trial("nested arrays", PREPARE, 3, "x.jsonl:1: not JSON", pairs("[" * 100_000)),
+    Trial("numbers for text", PREPARE, 3, "x.jsonl:1: field `src` must be text, but is int", pairs('{"src": 1, "tgt": "a"}')),
+    Trial("empty validation", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/b {tmp}/b --out {tmp}/o", 3,
+          "b: has no lines (the valid data).", both(text("a"), text("b", ""))),
+    Trial("empty test in compare", "compare {run} {run} --test {tmp}/b {tmp}/b", 3, "b: has no lines.", text("b", "")),
+    Trial("empty test in eval", "eval {run} --test {tmp}/b {tmp}/b", 3, "b: has no lines.", text("b", "")),
+    Trial("unequal lengths", "eval {run} --test {tmp}/a {tmp}/b", 3, "has 1 lines, but", both(text("a"), text("b", "x\ny\n"))),
+    Trial("no spaces", "score --hyp {tmp}/a --ref {tmp}/a", 2, "no spaces between words", text("a", "我们喜欢翻译系统因为它们很有趣而且非常有用\n" * 5)),
+    Trial("unknown tokenizer", "score --hyp {tmp}/a --ref {tmp}/a --tokenize 13b", 2, "Unknown tokenizer `13b`. Did you mean `13a`?",
+          text("a")),
+    Trial("attention of a book", "analyze attention {run} --source " + "x" * 3000, 2, "drawn for at most 200 subwords"),
+    # rescore
+    Trial("tokens without eos", "rescore {run} --input {tmp}/x.jsonl", 3, "line 1: the tokens must end with </s>",
+          pairs('{"line": 1, "source": "a", "nbest": [{"tokens": ["a"]}]}')),
+    Trial("a very long target", "rescore {run} --source {tmp}/a --target {tmp}/b", 3, "at most 2,048 can be scored",
+          both(text("a"), text("b", "x" * 50_000 + "\n"))),
+    Trial("not our jsonl", "rescore {run} --input {tmp}/x.jsonl", 3, "x.jsonl:1: not a line of", pairs('{"line": "x"}')),
+    # outputs
+    Trial("output is input", "translate {run} --input {tmp}/a --output {tmp}/a", 2, "is also an input", text("a")),
+    Trial("output is prefix", "translate {run} --prefix {tmp}/a --output {tmp}/a --force", 2, "is also an input", text("a")),
+    Trial("output exists", "translate {run} --output {tmp}/a", 2, "already exists; use --force to replace it.", text("a")),
+    Trial("eval over its test", "eval {run} --test {tmp}/a {tmp}/a --output {tmp}/a --force", 2, "is also an input", text("a")),
+    Trial("report over its test", "analyze report {run} --test {tmp}/a {tmp}/a --out {tmp}/a --force", 2, "is also an input",
+          text("a")),
+    Trial("report over my file", "analyze report {run} --out {tmp}/a", 2, "already exists; use --force", text("a")),
+    Trial("demo over my files", "demo --out {tmp}", 2, "is not empty and was not made by `lamina demo`", text("mine")),
+    Trial("output in no folder", "translate {run} --output {tmp}/no/such", 3, "cannot be written"),
+    # studies
+    Trial("equal seeds", "study {tmp}/s.yaml", 2, "seeds: must all differ", text("s.yaml",
+          "name: s\ndata: d\ntest: [a, b]\nsteps: 1\nseeds: [1, 1]\nbaseline: x\nsystems: {x: {recipe: r}}\n")),
+    Trial("study without its test", "study {tmp}/s.yaml --out {tmp}/o", 3, "no-such.en: not found.", text("s.yaml",
+          "name: s\ndata: d\ntest: [no-such.en, b]\nsteps: 1\nbaseline: x\nsystems: {x: {recipe: r}}\n")),
+    Trial("study not YAML", "study {tmp}/s.yaml", 2, "s.yaml: not YAML", text("s.yaml", "a: [")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+def test_trial(trial: Trial, data: Path, straight: Path, tmp_path: Path) -> None:
+    trial.make(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    places = {"tmp": tmp_path, "run": straight, "data": data / "data", "recipe": data / "recipe.yaml"}
+    result = run_lamina(*(word.format(**places) for word in trial.command.split(" ")), stdin="A dog runs.\n")
+    assert result.returncode == trial.code, result.stderr
+    assert trial.message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "unexpected" not in result.stderr
+    assert {path: path.read_bytes() for path in before} == before
+
+
+FOLDERS = {  # what is damaged, and how it is used
+    "model/config.json": "translate {run}",
+    "model/text.json": "translate {run}",
+    "model/subwords.model": "translate {run}",
+    "model/model.safetensors": "translate {run}",
+    "recipe.yaml": "train {recipe} --data {data} --out {run}",
+    "run.json": "train {recipe} --data {data} --out {run}",
+    "checkpoints/step_000024/model.safetensors": "translate {run} --checkpoint last",
+    "checkpoints/step_000024/training_state.pt": "average {run} --last 1",
+}
+CONTENTS = {
+    "empty": b"",
+    "zeros": bytes(300),
+    "bytes": bytes(range(256)) * 4,
+    "json": json.dumps({"format": 2, "sha256": {}}).encode(),
+    "list": b"[]",
+    "deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_damaged_file_is_named(name: str, content: str, data: Path, straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    (run / name).write_bytes(CONTENTS[content])
+    places = {"run": run, "data": data / "data", "recipe": data / "recipe.yaml"}
+    result = run_lamina(*(word.format(**places) for word in FOLDERS[name].split(" ")), stdin="A dog runs.\n")
+    assert result.returncode in (2, 3), result.stderr
+    assert str(run) in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "unexpected" not in result.stderr
