@@ -22,7 +22,8 @@ $(CORE): pyproject.toml constraints.txt
 	@touch $@
 
 $(INSTALLED): $(CORE)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs,track,rouge,ctranslate2,onnx,hub]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--editable '.[dev,docs,track,rouge,ctranslate2,onnx,hub,serve,documents]'
 	@touch $@
 
 install: $(INSTALLED)

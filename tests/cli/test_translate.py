@@ -252,3 +252,20 @@ def test_memory_stays_constant_over_100_000_lines(straight: Path, source: list[s
         return int(result.stderr.split()[-1])
 
     assert peak(100_000) < 1.1 * peak(20_000)
+
+
+def test_a_document_keeps_its_layout(straight: Path, tmp_path: Path) -> None:
+    text = "1\r\n00:00:01,000 --> 00:00:02,000\r\nA dog runs.\r\n\r\n"
+    (tmp_path / "a.srt").write_bytes(text.encode())
+    short = ["--beam", "1", "--max-length", "0", "3", "--format-in", "srt"]
+    result = run_lamina("translate", straight, *short, "--input", tmp_path / "a.srt", "--output", tmp_path / "b.srt")
+    assert result.returncode == 0, result.stderr
+    written = (tmp_path / "b.srt").read_bytes().decode()
+    assert written.startswith("1\r\n00:00:01,000 --> 00:00:02,000\r\n")
+    assert written.endswith("\r\n\r\n")
+    assert written.count("\r\n") == text.count("\r\n")
+    html = run_lamina("translate", straight, *short[:-1], "html", stdin="<p>\n<b>A dog.</b></p>\n")
+    assert html.stdout.startswith("<p>\n<b>")
+    assert html.stdout.endswith("</b></p>\n")
+    refused = run_lamina("translate", straight, "--format-in", "text", "--format", "tsv", stdin="")
+    assert refused.returncode == 2

@@ -111,3 +111,30 @@ def bench_prepare(
     from lamina.corpus.reading import TwoFiles
 
     print(json.dumps(measure(TwoFiles(*train), workers, batch_tokens, vocab_size, repeats), indent=2))
+
+
+@bench.command("serve")
+def bench_serve(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")],
+    input_file: Annotated[Path, typer.Option("--input", help="Lines to translate.")],
+    beam: Annotated[int, typer.Option("--beam", min=1, max=20, help="Beam size.")] = 5,
+    clients: Annotated[
+        list[int] | None,
+        typer.Option("--clients", min=1, max=500, help="Clients at the same time.", show_default="1, 8 and 64"),
+    ] = None,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Lines at most.")] = 1000,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds; the median counts.")] = 3,
+    int8: Int8 = False,
+) -> None:
+    """How fast the server answers over loopback, beside the same model in one process.
+
+    Latency at several numbers of clients, tokens per second, and how long a short request takes beside a document.
+
+    [bold]Example[/bold]
+
+        lamina bench serve runs/first --input test.en
+    """
+    from lamina.bench.serving import measure_serving
+
+    report = measure_serving(run, input_file, beam, clients or [1, 8, 64], sentences, repeats, int8)
+    print(json.dumps(report, indent=2))

@@ -15,13 +15,15 @@ import typer
 from lamina.cli.next_step import say_next
 from lamina.cli.options import Checkpoint, Device, Int8, Threads, with_search_options
 from lamina.cli.outputs import Force, check_output, open_output
-from lamina.errors import UsageError
+from lamina.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from lamina.recipe.decode import SearchSettings
     from lamina.search.sampling import SamplingSettings
-    from lamina.translation import Translation
+    from lamina.translation import Translation, Translator
 
 Format = Literal["text", "jsonl", "tsv", "moses"]
+FormatIn = Literal["text", "html", "srt", "vtt"]
 NOT_SAMPLED = ("beam", "diverse_groups", "diversity")  # settings of beam search only
 
 
@@ -56,6 +58,14 @@ def translate(
         int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="With --sample.", show_default="1")
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="`text` is one output line per input line.")] = "text",
+    format_in: Annotated[
+        FormatIn | None,
+        typer.Option(
+            "--format-in",
+            help="A whole document: its sentences are translated, its layout and markup stay.",
+            show_default="lines",
+        ),
+    ] = None,
     alignments: Annotated[bool, typer.Option("--alignments", help="Source–target pairs of subwords (jsonl).")] = False,
     attention: Annotated[bool, typer.Option("--attention", help="The last layer's attention (jsonl).")] = False,
     checkpoint: Checkpoint = "best",
@@ -83,6 +93,8 @@ def translate(
         raise UsageError("--nbest above 1 needs --format jsonl, tsv or moses.")
     if (alignments or attention) and form != "jsonl":
         raise UsageError("--alignments and --attention need --format jsonl.")
+    if format_in is not None and (form != "text" or prefix is not None):
+        raise UsageError("--format-in writes the document; omit --format and --prefix.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
     check_output(output, (input_file, prefix), force)
     lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
@@ -92,6 +104,9 @@ def translate(
     settings = translator.settings.with_options(**search)
     if sampling is None and nbest > settings.beam:
         settings = settings.with_options(beam=nbest)
+    if format_in is not None:
+        translate_document(translator, settings, sampling, format_in, input_file, output)
+        return
     interactive = input_file is None and sys.stdin.isatty()
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(open_output(output))
@@ -117,6 +132,35 @@ def translate(
             progress("translating", number, None)
     if output is not None and form == "text":
         say_next("lamina", "score", "--hyp", output, "--ref", "FILE", quiet=quiet)
+
+
+def translate_document(
+    translator: Translator,
+    settings: SearchSettings,
+    sampling: SamplingSettings | None,
+    form: FormatIn,
+    input_file: Path | None,
+    output: Path | None,
+) -> None:
+    """One document, from its first byte to its last."""
+    from lamina.base.reading import open_bytes
+    from lamina.translation.documents import read_document
+
+    if input_file is None:
+        content = sys.stdin.buffer.read()
+    else:
+        with open_bytes(input_file) as stream:
+            content = stream.read()
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{input_file or 'stdin'}: not UTF-8 at byte {error.start}.") from error
+    document = read_document(text, form, translator.text.source.language)
+    results = translator.stream(document.sentences, settings, sampling=sampling)
+    written = document.render(result.text for result in results)
+    with ExitStack() as stack:
+        target = sys.stdout if output is None else stack.enter_context(open_output(output))
+        target.write(written)
 
 
 def sampling_settings(

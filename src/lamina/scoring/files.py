@@ -61,7 +61,6 @@ def read_test_set(
     *,
     lowercase: bool = False,
     m2: bool = False,
-    language: str | None = None,
     tokenize: str | None = None,
 ) -> tuple[list[str], Gold]:
     """What to translate, and what to measure it against: `more` are further references.
@@ -72,7 +71,7 @@ def read_test_set(
     if not m2:
         sources, target = read_test(*test)
         references = [target, *(list(read_lines(path)) for path in more)]
-        return sources, Gold(references, sources, lowercase, names, language or language_of(test[1]), tokenize)
+        return sources, Gold(references, sources, lowercase, names, language_of(test[1]), tokenize)
     require_one_file(names)
     lines = list(read_lines(test[1]))
     sentences = [" ".join(sentence.words) for sentence in parse_m2(lines, names[0])]

@@ -1,0 +1,101 @@
+"""The bodies of `/v1`: what a request may say, and what an answer says."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lamina.serving.options import MAX_BEAM, MAX_NBEST
+from lamina.translation.documents import Format
+
+
+class TranslateRequest(BaseModel):
+    """Texts to translate, and how. What is left out is as the model's recipe says."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    texts: Annotated[list[str], Field(min_length=1, description="What to translate; each has its own result.")]
+    model: Annotated[str | None, Field(description="A name of `/v1/models`; null is the first.")] = None
+    beam: Annotated[int | None, Field(ge=1, le=MAX_BEAM, description="Beam size.")] = None
+    lenpen: Annotated[float | None, Field(ge=-10, le=10, description="Length penalty.")] = None
+    nbest: Annotated[int, Field(ge=1, le=MAX_NBEST, description="Translations of each sentence.")] = 1
+    prefixes: Annotated[
+        list[str] | None,
+        Field(description="What each translation must start with; such a text is translated as one sentence."),
+    ] = None
+    format: Annotated[
+        Format | None,
+        Field(description="Splits into sentences and keeps layout and markup; null translates line by line."),
+    ] = None
+    details: Annotated[bool, Field(description="Attention, layer weights, gates and the like of each sentence.")] = (
+        False
+    )
+
+
+class Candidate(BaseModel):
+    """One translation of several."""
+
+    text: str
+    score: float
+
+
+class SentenceResult(BaseModel):
+    """One sentence; `score` is log_prob / (length incl. eos)^lenpen. With `details` there is more."""
+
+    model_config = ConfigDict(extra="allow")
+
+    source: str
+    text: str
+    score: float
+    log_prob: float
+    nbest: list[Candidate]
+
+
+class TextResult(BaseModel):
+    """One text of the request; its score is the mean of its sentences'."""
+
+    text: str
+    score: float
+    nbest: list[Candidate]
+    sentences: list[SentenceResult]
+
+
+class TranslateResponse(BaseModel):
+    """A result for each text, in order."""
+
+    model: str
+    results: list[TextResult]
+
+
+class ModelInfo(BaseModel):
+    """What is known of a model."""
+
+    name: str
+    source: str
+    target: str
+    system: str
+    task: str
+    parameters: int
+    encoder_layers: int
+    decoder_layers: int
+    decode: dict[str, Any]
+
+
+class ModelsResponse(BaseModel):
+    """All models; the first is the default."""
+
+    models: list[ModelInfo]
+
+
+class ErrorBody(BaseModel):
+    """A code for programs, a message for people."""
+
+    code: str
+    message: str
+
+
+class ErrorResponse(BaseModel):
+    """Every answer of `/v1` that is not 200."""
+
+    error: ErrorBody

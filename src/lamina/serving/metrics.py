@@ -1,0 +1,31 @@
+"""What `/metrics` tells Prometheus; of this process and of nothing that is installed in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+SIZES = (1, 2, 4, 8, 16, 24, 32)
+
+
+class Metrics:
+    """Counters of one server."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        own: dict[str, Any] = {"registry": self.registry}
+        self.requests = Counter("lamina_requests", "Requests by route and status.", ["route", "status"], **own)
+        self.seconds = Histogram("lamina_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, **own)
+        self.sentences = Counter("lamina_sentences", "Sentences by how they ended.", ["model", "end"], **own)
+        self.tokens = Counter("lamina_tokens", "Tokens written, ends of sentences included.", ["model"], **own)
+        self.batches = Histogram("lamina_batch_sentences", "Sentences decoded together.", buckets=SIZES, **own)
+        self.queue = Gauge("lamina_queue_sentences", "Sentences that wait.", **own)
+        self.decoding = Gauge("lamina_decoding_sentences", "Sentences that are being decoded.", **own)
+        self.ready = Gauge("lamina_ready", "Whether the models are loaded and warm.", **own)
+        self.workers = Counter("lamina_workers_started", "Worker processes, the first included.", **own)
+
+    def render(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,36 @@
+"""Why a request is refused: a status, a code that programs read, and a sentence that people read."""
+
+from __future__ import annotations
+
+
+class Refusal(Exception):
+    """An answer other than 200."""
+
+    def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.retry_after = status, code, message, retry_after
+
+
+def overloaded(waiting: int) -> Refusal:
+    """The queue is full."""
+    return Refusal(503, "overloaded", f"{waiting:,} sentences are waiting; try again in a moment.", retry_after=1)
+
+
+def too_late(seconds: float) -> Refusal:
+    """The deadline passed."""
+    return Refusal(503, "timeout", f"Not finished within {seconds:g} seconds; send less text or try again.", 1)
+
+
+def not_ready() -> Refusal:
+    """No worker has its models loaded."""
+    return Refusal(503, "not_ready", "The models are being loaded; try again in a moment.", retry_after=2)
+
+
+def worker_lost() -> Refusal:
+    """Two workers died while they decoded this."""
+    return Refusal(503, "worker_lost", "The translation was interrupted twice; try again.", retry_after=2)
+
+
+def too_large(what: str, most: int, found: int) -> Refusal:
+    """Something is over its limit."""
+    return Refusal(413, "too_large", f"{what}: at most {most:,}, but there are {found:,}.")

@@ -1,0 +1,71 @@
+// Requests to the server; every address is relative, so that the page works below any path.
+
+export class ApiError extends Error {
+  constructor(status, code, message, retryAfter) {
+    super(message);
+    Object.assign(this, { status, code, retryAfter });
+  }
+}
+
+function headers(key) {
+  const own = { "content-type": "application/json" };
+  if (key) own.authorization = `Bearer ${key}`;
+  return own;
+}
+
+async function failure(response) {
+  const content = await response.json().catch(() => ({}));
+  const error = content.error || {};
+  const message = error.message || `The server answered ${response.status}.`;
+  return new ApiError(response.status, error.code, message, Number(response.headers.get("retry-after")) || null);
+}
+
+export async function models(key) {
+  const response = await fetch("v1/models", { headers: headers(key) });
+  if (!response.ok) throw await failure(response);
+  return (await response.json()).models;
+}
+
+export async function settings() {
+  const response = await fetch("frontend/settings");
+  if (!response.ok) throw await failure(response);
+  return response.json();
+}
+
+export async function translate(body, key, signal) {
+  const response = await fetch("v1/translate", {
+    method: "POST", headers: headers(key), body: JSON.stringify(body), signal,
+  });
+  if (!response.ok) throw await failure(response);
+  return response.json();
+}
+
+// Server-sent events of a POST request: calls onEvent(name, data) for each.
+export async function stream(body, key, signal, onEvent) {
+  const response = await fetch("v1/translate/stream", {
+    method: "POST", headers: headers(key), body: JSON.stringify(body), signal,
+  });
+  if (!response.ok) throw await failure(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    waiting += value;
+    const parts = waiting.split("\n\n");
+    waiting = parts.pop();
+    for (const part of parts) {
+      const name = /^event: (.*)$/m.exec(part)[1];
+      onEvent(name, JSON.parse(/^data: (.*)$/m.exec(part)[1]));
+    }
+  }
+}
+
+export function curl(body, key) {
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const place = new URL("v1/translate", document.baseURI).href;
+  const lines = [`curl ${quoted(place)}`, "-H 'content-type: application/json'"];
+  if (key) lines.push("-H \"authorization: Bearer $KEY\"");
+  lines.push(`-d ${quoted(JSON.stringify(body))}`);
+  return lines.join(" \\\n  ");
+}

@@ -1,0 +1,313 @@
+// The page: what is typed is translated, and every word of the result can be asked where it comes from.
+
+import * as api from "./api.js";
+import { draw } from "./layers.js";
+import { menuFor, closeMenu } from "./menu.js";
+import { Output } from "./output.js";
+import { sourceWeights, strongest } from "./words.js";
+
+const $ = (id) => document.getElementById(id);
+const PAUSE = 250; // milliseconds after the last key
+const DETAILED = 1500; // characters: longer texts are translated without details
+const state = { models: [], limit: 5000, request: null, body: null };
+
+const outputs = { main: new Output($("output"), selectWord, chooseWord), other: new Output($("other-output")) };
+
+function say(message, bad = false) {
+  $("status").textContent = message;
+  $("status").classList.toggle("bad", bad);
+}
+
+const key = () => $("key").value.trim() || null;
+const model = (id) => state.models.find(({ name }) => name === $(id).value);
+const describe = ({ source, target }) => (source === target ? source : `${source} → ${target}`);
+
+function requestBody(text, name, more = {}) {
+  const task = state.models.find((each) => each.name === name).task;
+  const body = { texts: [text], model: name };
+  if (task !== "summarization" && !more.prefixes) body.format = "text";
+  return { ...body, ...more };
+}
+
+async function translateNow() {
+  const text = $("source").value;
+  state.request?.abort();
+  closeMenu();
+  $("count").textContent = `${text.length.toLocaleString("en")} / ${state.limit.toLocaleString("en")}`;
+  if (!text.trim() || !state.models.length) {
+    clearResult();
+    return;
+  }
+  const request = state.request = new AbortController();
+  const details = text.length <= DETAILED;
+  const nbest = Math.max(1, Math.min(10, Number($("nbest").value) || 1));
+  const body = state.body = requestBody(text, $("model").value, { details, ...(nbest > 1 ? { nbest } : {}) });
+  $("output").classList.add("busy");
+  try {
+    const wanted = [api.translate(body, key(), request.signal)];
+    if ($("compare").checked) {
+      const second = requestBody(text, $("other").value, { details });
+      wanted.push(api.translate(second, key(), request.signal));
+    }
+    const [answer, second] = await Promise.all(wanted);
+    showResult(text, answer.results[0], second?.results[0]);
+    showCurl({ ...body, details: undefined });
+    say("");
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    say(error.message, true);
+    if (error.status === 401) $("key-label").hidden = false;
+    if (error.retryAfter && error.status !== 429) setTimeout(() => request === state.request && translateNow(), 1000 * error.retryAfter);
+  } finally {
+    if (request === state.request) $("output").classList.remove("busy");
+  }
+}
+
+function clearResult() {
+  outputs.main.clear();
+  outputs.other.clear();
+  $("backdrop").replaceChildren();
+  for (const id of ["candidates", "layers", "accept-all", "reject-all"]) $(id).hidden = true;
+  $("score").textContent = $("other-score").textContent = "";
+  $("output").classList.remove("busy");
+  say("");
+}
+
+function showResult(text, result, second) {
+  const correction = model("model").task === "correction";
+  $("accept-all").hidden = $("reject-all").hidden = !correction;
+  if (correction) outputs.main.showEdits(text, result.text);
+  else outputs.main.show(text, result);
+  $("score").textContent = result.sentences.length ? `score ${result.score.toFixed(2)}` : "";
+  if (second) {
+    outputs.other.show(text, second);
+    outputs.main.markDifferences(outputs.other);
+    $("other-score").textContent = `score ${second.score.toFixed(2)}`;
+  }
+  $("backdrop").replaceChildren();
+  showCandidates(result);
+  const first = outputs.main.words[0];
+  $("layers").hidden = !first?.sentence.attention;
+  if (first?.sentence.attention) draw($("panels"), $("layers-about"), first.sentence, first.word);
+}
+
+function showCandidates({ nbest }) {
+  $("candidates").hidden = nbest.length < 2;
+  $("candidate-list").replaceChildren(...nbest.map(({ text, score }) => {
+    const item = document.createElement("li");
+    const number = Object.assign(document.createElement("span"), { className: "number", textContent: score.toFixed(3) });
+    item.append(text, number);
+    return item;
+  }));
+}
+
+function showCurl(body) {
+  $("curl").textContent = api.curl(body, key());
+}
+
+// What a word attends to, marked behind the source text.
+function selectWord(entry) {
+  const { sentence, word, offset } = entry;
+  if (!sentence.attention) return;
+  const weights = sourceWeights(sentence.attention, word.tokens, sentence.source_words);
+  const reader = sentence.surface?.attention;
+  const surface = reader ? strongest(sourceWeights(reader, word.tokens, sentence.source_words)) : -1;
+  const top = strongest(weights), most = Math.max(...weights, 1e-6);
+  const text = $("source").value;
+  const parts = [];
+  let position = 0;
+  entry.places.forEach((place, number) => {
+    if (!place || offset === null) return;
+    const [start, end] = [offset + place[0], offset + place[1]];
+    parts.push(text.slice(position, start));
+    const mark = Object.assign(document.createElement("mark"), { textContent: text.slice(start, end) });
+    mark.classList.toggle("strongest", number === top);
+    mark.classList.toggle("surface", number === surface);
+    mark.style.setProperty("--weight", weights[number] / most);
+    parts.push(mark);
+    position = end;
+  });
+  $("backdrop").replaceChildren(...parts, text.slice(position));
+  $("backdrop").scrollTop = $("source").scrollTop;
+  draw($("panels"), $("layers-about"), sentence, word);
+  $("layers").hidden = false;
+}
+
+// Alternatives of a word: the likeliest other beginnings, each continued by the model.
+async function chooseWord(entry, button) {
+  const { sentence, word, start } = entry;
+  if (!sentence.alternatives) return;
+  const before = sentence.text.slice(0, start);
+  const pieces = sentence.alternatives[word.tokens[0]]
+    .map(([symbol]) => symbol)
+    .filter((symbol) => !/^<(?!0x)/.test(symbol) && !/^<0x/.test(symbol))
+    .map((symbol) => symbol.replaceAll("▁", "").replace(/@@$/, ""))
+    .filter(Boolean);
+  const name = $("model").value;
+  const ask = async () => {
+    if (!pieces.length) return [];
+    const prefixes = pieces.map((piece) => before + piece);
+    const body = requestBody("", name, { prefixes });
+    body.texts = prefixes.map(() => sentence.source);
+    const { results } = await api.translate(body, key());
+    const found = new Map();
+    for (const { text } of results) {
+      const rest = text.slice(before.length);
+      const first = /^\s*\S+/.exec(rest)?.[0] || "";
+      if (first.trim() && first.trim() !== word.text && !found.has(first)) found.set(first, text);
+    }
+    return [...found].map(([first, text]) => ({ label: first.trim(), rest: text.slice(before.length + first.length), text, end: before.length + first.length }));
+  };
+  const chosen = await menuFor(button, ask);
+  if (!chosen) return;
+  try {
+    const prefix = chosen.text.slice(0, chosen.end);
+    const body = requestBody(sentence.source, name, { prefixes: [prefix], details: true });
+    const { results } = await api.translate(body, key());
+    outputs.main.replaceSentence(entry.number, results[0].sentences[0], prefix.length);
+    if ($("compare").checked) outputs.main.markDifferences(outputs.other);
+    showCurl({ ...body, details: undefined });
+    outputs.main.focusAt(entry.index);
+    say("Continued from your choice.");
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+async function translateFile(file) {
+  const formats = { txt: "text", md: "text", html: "html", htm: "html", srt: "srt", vtt: "vtt" };
+  const format = formats[file.name.split(".").pop().toLowerCase()];
+  if (!format) return say("Only .txt, .html, .srt and .vtt files are translated.", true);
+  const text = await file.text();
+  const body = { texts: [text], model: $("model").value, format };
+  $("progress-area").hidden = false;
+  $("download").hidden = true;
+  let done = 0;
+  try {
+    await api.stream(body, key(), undefined, (name, data) => {
+      if (name === "sentence") {
+        $("progress").value = ++done / data.sentences;
+        say(`${file.name}: ${done} of ${data.sentences} sentences`);
+      } else if (name === "error") {
+        throw new Error(data.error.message);
+      } else {
+        if (state.file) URL.revokeObjectURL(state.file);
+        state.file = URL.createObjectURL(new Blob([data.results[0].text], { type: "text/plain" }));
+        Object.assign($("download"), { href: state.file, download: `translated-${file.name}`, hidden: false });
+        $("progress").value = 1;
+        say(`${file.name} is translated.`);
+      }
+    });
+  } catch (error) {
+    $("progress-area").hidden = true;
+    say(error.message, true);
+  }
+}
+
+function setUpTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const apply = () => {
+    const wanted = localStorage.getItem("theme") || (dark.matches ? "dark" : "light");
+    document.documentElement.dataset.theme = wanted;
+    $("theme").setAttribute("aria-pressed", wanted === "dark");
+  };
+  dark.addEventListener("change", apply);
+  $("theme").addEventListener("click", () => {
+    localStorage.setItem("theme", document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    apply();
+  });
+  apply();
+}
+
+function chooseModels() {
+  for (const id of ["model", "other"]) {
+    $(id).replaceChildren(...state.models.map((each) =>
+      new Option(`${each.name} (${describe(each)}, ${each.system})`, each.name)));
+  }
+  if (state.models.length > 1) $("other").value = state.models[1].name;
+  $("compare").disabled = state.models.length < 2;
+  updateModel();
+}
+
+function reverse() {
+  const { source, target } = model("model");
+  return state.models.find((each) => each.source === target && each.target === source && source !== target);
+}
+
+function updateModel() {
+  const chosen = model("model");
+  if (!chosen) return;
+  $("source-title").textContent = `Source (${chosen.source})`;
+  $("target-title").textContent = chosen.task === "correction" ? "Corrections" : `Result (${chosen.target})`;
+  $("other-title").textContent = `Second model: ${$("other").value}`;
+  $("other").hidden = $("other-pane").hidden = !$("compare").checked;
+  $("swap").disabled = !reverse();
+  $("swap").title = reverse() ? "Swap languages" : "No model translates in the other direction";
+}
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied.");
+  } catch {
+    say("The browser does not let this page copy.", true);
+  }
+}
+
+function setUpControls() {
+  let timer;
+  $("source").addEventListener("input", () => {
+    $("backdrop").replaceChildren();
+    state.request?.abort();
+    clearTimeout(timer);
+    timer = setTimeout(translateNow, PAUSE);
+  });
+  $("source").addEventListener("scroll", () => { $("backdrop").scrollTop = $("source").scrollTop; });
+  $("source").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translateNow();
+  });
+  for (const id of ["model", "other", "compare", "nbest"]) {
+    $(id).addEventListener("change", () => { updateModel(); translateNow(); });
+  }
+  $("key").addEventListener("change", start);
+  $("key-form").addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("resize", closeMenu);
+  $("tint").addEventListener("change", () => {
+    for (const id of ["output", "other-output"]) $(id).classList.toggle("tinted", $("tint").checked);
+  });
+  $("swap").addEventListener("click", () => {
+    const other = reverse();
+    if (!other) return;
+    $("source").value = outputs.main.text || $("source").value;
+    $("model").value = other.name;
+    updateModel();
+    translateNow();
+  });
+  $("clear").addEventListener("click", () => { $("source").value = ""; translateNow(); $("source").focus(); });
+  $("copy").addEventListener("click", () => copyText(outputs.main.text));
+  $("copy-curl").addEventListener("click", () => copyText($("curl").textContent));
+  $("accept-all").addEventListener("click", () => outputs.main.settleAll("accepted"));
+  $("reject-all").addEventListener("click", () => outputs.main.settleAll("rejected"));
+  $("file").addEventListener("change", () => { if ($("file").files[0]) translateFile($("file").files[0]); $("file").value = ""; });
+}
+
+async function start() {
+  try {
+    state.models = await api.models(key());
+    state.limit = (await api.settings()).charLimit;
+    chooseModels();
+    say("");
+    translateNow();
+  } catch (error) {
+    if (error.status === 401) {
+      $("key-label").hidden = false;
+      return say("This server needs an API key.", true);
+    }
+    say(`${error.message}`, true);
+    if (error.status === 503) setTimeout(start, 2000);
+  }
+}
+
+setUpTheme();
+setUpControls();
+start();

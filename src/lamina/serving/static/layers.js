@@ -1,0 +1,110 @@
+// The layer panel: tables of what one word of the result reads, and from where.
+
+import { mean, sourceWeights, strongest } from "./words.js";
+
+function element(name, content, properties = {}) {
+  const made = document.createElement(name);
+  if (Array.isArray(content)) made.append(...content);
+  else if (content !== undefined) made.textContent = content;
+  return Object.assign(made, properties);
+}
+
+function cell(value, kind = "", most = 1) {
+  const made = element("td", value.toFixed(2), { className: kind });
+  made.style.setProperty("--weight", Math.max(0, Math.min(1, value / most)));
+  return made;
+}
+
+function table(caption, columns, rows, build = cell) {
+  const made = element("table", [element("caption", caption)]);
+  if (columns.length) {
+    const heads = columns.map((name) => element("th", name, { scope: "col" }));
+    made.append(element("thead", [element("tr", [element("th", ""), ...heads])]));
+  }
+  const body = rows.map(([name, values]) =>
+    element("tr", [element("th", name, { scope: "row" }), ...values.map((value) => build(value))]));
+  made.append(element("tbody", body));
+  return element("div", [made], { className: "scroll" });
+}
+
+function panel(title, parts, id) {
+  return element("section", [element("h3", title), ...parts], { className: "panel", id });
+}
+
+const shown = (symbol) => symbol.replaceAll("▁", "␣").replace("</s>", "⟨end⟩");
+
+function attention(sentence, word) {
+  const names = sentence.source_words.map(({ text }) => text);
+  const rows = sentence.attention_layers.map((matrix, layer) =>
+    [`decoder ${layer + 1}`, sourceWeights(matrix, word.tokens, sentence.source_words)]);
+  return panel("What it attends to", [table("Share of each source word", names, rows)], "panel-attention");
+}
+
+function layerWeights(sentence, word) {
+  const { layers, weights, words } = sentence.layer_weights;
+  const [first, last] = word.tokens;
+  let values = weights, caption = "Encoder layer that each decoder layer reads";
+  if (words) {
+    const rows = words.slice(first, last);
+    values = weights.map((row, j) => row.map((_, l) => mean(rows.map((each) => each[j][l]))));
+    caption = "Share of each encoder layer in what this word reads";
+  }
+  const names = layers.map((name) => (name === "embedding" ? "emb" : name));
+  const parts = [table(caption, names, values.map((row, j) => [`decoder ${j + 1}`, row]))];
+  if (words) parts.push(table("Learned weights", names, weights.map((row, j) => [`decoder ${j + 1}`, row])));
+  if (sentence.layer_weights.wiring) {
+    const rows = sentence.layer_weights.wiring.map((row, layer) => [`layer ${layer + 1}`, row.map(Math.abs)]);
+    parts.push(table("What each encoder layer reads of those below (DLCL)", [], rows));
+  }
+  return panel("Encoder layers", parts, "panel-weights");
+}
+
+function gates(sentence, word, attended) {
+  const [first, last] = word.tokens;
+  const bar = (value) => cell(value, "bar-cell");
+  const parts = [];
+  const { decoder, encoder } = sentence.gates;
+  if (decoder) {
+    const rows = decoder.map((gate, layer) => [`block ${layer + 1}`, [mean(gate.slice(first, last))]]);
+    parts.push(table("1 reads the block's top, 0 its context", [], rows, bar));
+  }
+  const source = sentence.source_words[attended];
+  if (encoder && source) {
+    const rows = encoder.map((gate, layer) => [`layer ${layer + 1}`, [mean(gate.slice(...source.tokens))]]);
+    parts.push(table(`Encoder gates at “${source.text}”`, [], rows, bar));
+  }
+  return panel("Gates", parts, "panel-gates");
+}
+
+function surface(sentence, word) {
+  const first = word.tokens[0];
+  const { decoder, source, gate } = sentence.surface;
+  const list = (caption, choices) => {
+    const made = element("table", [element("caption", caption)]);
+    const rows = choices.map(([symbol, value]) => element("tr", [
+      element("td", shown(symbol), { className: "text" }), cell(value, "bar-cell"),
+    ]));
+    made.append(element("tbody", rows));
+    return made;
+  };
+  const share = gate[first];
+  return panel("SurfaceFusion: two distributions", [
+    element("p", `Of the decision, ${share.toFixed(2)} is the decoder's and ${(1 - share).toFixed(2)} the source's.`,
+      { className: "about" }),
+    element("div", [list("The decoder alone", decoder[first]), list("The source alone", source[first])],
+      { className: "sides" }),
+  ], "panel-surface");
+}
+
+// All panels for one word of a sentence that was asked for with `details`.
+export function draw(place, about, sentence, word) {
+  const weights = sourceWeights(sentence.attention, word.tokens, sentence.source_words);
+  const attended = strongest(weights);
+  about.textContent = `For “${word.text}”, probability ${
+    Math.min(...sentence.probabilities.slice(...word.tokens)).toFixed(2)}.`;
+  const panels = [attention(sentence, word)];
+  if (sentence.layer_weights) panels.push(layerWeights(sentence, word));
+  if (sentence.gates) panels.push(gates(sentence, word, attended));
+  if (sentence.surface) panels.push(surface(sentence, word));
+  place.replaceChildren(...panels);
+}

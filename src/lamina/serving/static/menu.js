@@ -1,0 +1,55 @@
+// A menu beside a word; arrow keys, Enter and Escape work in it.
+
+const place = () => document.getElementById("menu");
+let finish = null;
+
+export function closeMenu() {
+  place().hidden = true;
+  finish?.(null);
+  finish = null;
+}
+
+// Show a menu below an element. `ask` gives its entries later; resolves with the chosen one, or null.
+export function menuFor(anchor, ask) {
+  closeMenu();
+  const menu = place();
+  const note = (text) => Object.assign(document.createElement("p"), { textContent: text });
+  const box = anchor.getBoundingClientRect();
+  menu.replaceChildren(note("…"));
+  menu.hidden = false;
+  const left = Math.max(8, Math.min(box.left, document.documentElement.clientWidth - 260));
+  Object.assign(menu.style, { left: `${left + scrollX}px`, top: `${box.bottom + scrollY + 4}px` });
+  return new Promise((resolve) => {
+    finish = (entry) => { resolve(entry); if (entry === null && document.activeElement?.closest("#menu")) anchor.focus(); };
+    const mine = finish;
+    ask().then((entries) => {
+      if (finish !== mine) return;
+      if (!entries.length) return menu.replaceChildren(note("No alternatives"));
+      menu.replaceChildren(...entries.map((entry) => {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.setAttribute("role", "menuitem");
+        const rest = Object.assign(document.createElement("span"), { className: "rest", textContent: entry.rest.slice(0, 60) });
+        button.append(entry.label, rest);
+        button.addEventListener("click", () => { finish = null; menu.hidden = true; resolve(entry); });
+        return button;
+      }));
+      menu.querySelector("button").focus();
+    }).catch((error) => menu.replaceChildren(note(error.message)));
+  });
+}
+
+document.addEventListener("keydown", (event) => {
+  const menu = place();
+  if (menu.hidden) return;
+  if (event.key === "Escape") closeMenu();
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  const buttons = [...menu.querySelectorAll("button")];
+  const next = buttons.indexOf(document.activeElement) + step;
+  buttons[(next + buttons.length) % buttons.length]?.focus();
+});
+document.addEventListener("pointerdown", (event) => {
+  if (!place().hidden && !event.target.closest("#menu")) closeMenu();
+});

@@ -1,0 +1,6 @@
+"""Documents: what is translated in them, and everything else kept as it is."""
+
+from lamina.translation.documents.document import Document, Passage
+from lamina.translation.documents.formats import FORMATS, Format, format_of_file, read_document
+
+__all__ = ["FORMATS", "Document", "Format", "Passage", "format_of_file", "read_document"]

@@ -1,0 +1,94 @@
+"""HTML: tags, attributes, comments, scripts and untranslatable elements stay byte for byte; text is translated."""
+
+from __future__ import annotations
+
+import re
+from html import escape, unescape
+
+from lamina.translation.documents.document import Passage, Splitter, has_words, make_passages
+
+TOKEN = re.compile(
+    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)"  # comments, declarations
+    r"|<(?P<close>/?)(?P<name>[a-zA-Z][^\s/>]*)(?P<attributes>(?:[^>\"']|\"[^\"]*\"|'[^']*')*)>",
+    re.DOTALL,
+)
+KEPT = frozenset({"script", "style", "pre", "code", "textarea", "kbd", "samp", "var", "svg", "math", "template"})
+RAW = frozenset({"script", "style", "textarea"})  # `<` within them starts nothing
+VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
+)
+NO = re.compile(r"""(?:^|\s)translate\s*=\s*["']?no(?![\w-])|class\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
+YES = re.compile(r"""(?:^|\s)translate\s*=\s*["']?(?:yes(?![\w-])|["'])""", re.IGNORECASE)
+SPACES = re.compile(r"\s+")
+
+
+def read_html(text: str, split: Splitter) -> list[str | Passage]:
+    """Text between tags becomes passages, except where the page says not to."""
+    pieces: list[str | Passage] = []
+    position = 0
+    open_elements: list[tuple[str, bool]] = []  # each with whether its content is translated
+    translated = True
+    while match := TOKEN.search(text, position):
+        pieces += read_text(text[position : match.start()], split, translated)
+        pieces.append(match.group())
+        position = match.end()
+        name = (match["name"] or "").lower()
+        if not name or name in VOID:
+            continue
+        if match["close"]:
+            translated = close_element(open_elements, name, translated)
+            continue
+        attributes = match["attributes"]
+        if attributes.rstrip().endswith("/"):
+            continue
+        open_elements.append((name, translated))
+        if name in KEPT or NO.search(attributes):
+            translated = False
+        elif YES.search(attributes):
+            translated = True
+        if name in RAW:
+            end = re.compile(f"</{name}", re.IGNORECASE).search(text, position)
+            stop = end.start() if end else len(text)
+            pieces.append(text[position:stop])
+            position = stop
+    pieces += read_text(text[position:], split, translated)
+    return [piece for piece in pieces if piece != ""]
+
+
+def close_element(open_elements: list[tuple[str, bool]], name: str, translated: bool) -> bool:
+    """Leave an element and whatever was left open within it; a stray end tag changes nothing."""
+    for depth in range(len(open_elements) - 1, -1, -1):
+        if open_elements[depth][0] == name:
+            translated = open_elements[depth][1]
+            del open_elements[depth:]
+            break
+    return translated
+
+
+def read_text(text: str, split: Splitter, translated: bool) -> list[str | Passage]:
+    """One text node; entities are characters to the model, and those that HTML needs are written again."""
+    if not translated or not has_words(unescape(text)):
+        return [text]
+    before, core, after = outer_space(text)
+
+    def split_node(node: str) -> list[str]:
+        return split(SPACES.sub(" ", node))
+
+    inner = make_passages(unescape(core), split_node, write_text)
+    return [before, *inner, after]
+
+
+def outer_space(text: str) -> tuple[str, str, str]:
+    """Space around a text node, spaces written as entities included, as it stands in the file."""
+    space = r"(?:\s|&nbsp;|&#160;|&#xa0;|&emsp;|&ensp;|&thinsp;)*"
+    before = re.match(space, text, re.IGNORECASE)
+    start = before.end() if before else 0
+    core = text[start:]
+    after = re.search(rf"{space}\Z", core, re.IGNORECASE)
+    end = after.start() if after else len(core)
+    return text[:start], core[:end], core[end:]
+
+
+def write_text(text: str) -> str:
+    """A translation as a text node."""
+    return escape(text, quote=False).replace("\xa0", "&nbsp;")
