@@ -10,8 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
+from lamina.errors import DataError
+
+Result = TypeVar("Result")
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
 
 
@@ -24,6 +27,35 @@ def processes(workers: int, initializer: Callable[..., None], argument: Any) -> 
         return
     with start_processes(workers, initializer, argument) as pool:
         yield pool
+
+
+def run_in_child(work: Callable[[], Result]) -> Result:
+    """Do work that ignores signals, such as a library's, in a copy of this process that Ctrl-C ends at once."""
+    if sys.platform != "linux":
+        return work()
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_report, args=(sender, work, os.getpid()))
+    child.start()
+    sender.close()
+    try:
+        found, error = receiver.recv()
+    except EOFError as gone:
+        raise DataError("A child process was killed, perhaps for lack of memory.") from gone
+    finally:
+        child.kill()
+        child.join()
+    if error is not None:
+        raise error
+    return cast("Result", found)
+
+
+def _report(sender: Any, work: Callable[[], Any], parent: int) -> None:
+    _begin(parent, lambda _: None, None)
+    try:
+        sender.send((work(), None))
+    except BaseException as error:
+        sender.send((None, error))
 
 
 def start_processes(workers: int, initializer: Callable[..., None], argument: Any) -> ProcessPoolExecutor:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamina.base.files import atomic_folder, locked, partial_name, remove, write_file
+from lamina.base.processes import run_in_child
 from lamina.base.reading import read_json
 from lamina.corpus.cleaning import LARGE_ALPHABET, Cleaning, clean
 from lamina.corpus.encoding import count_words, encode_pairs
@@ -153,12 +154,15 @@ def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> d
             if index % stride == 0:
                 yield from (normalise(pair[side]) for side in sides)
 
+    def learn(sides: tuple[int, ...]) -> bytes:
+        return run_in_child(lambda: learn_sentencepiece(sample(sides), size, coverage))
+
     if plan.separate_vocab:
         return {
-            "subwords.source.model": learn_sentencepiece(sample((0,)), size, coverage),
-            "subwords.target.model": learn_sentencepiece(sample((1,)), size, coverage),
+            "subwords.source.model": learn((0,)),
+            "subwords.target.model": learn((1,)),
         }
-    return {"subwords.model": learn_sentencepiece(sample((0, 1)), size, coverage)}
+    return {"subwords.model": learn((0, 1))}
 
 
 def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> dict[str, bytes]:

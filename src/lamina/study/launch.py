@@ -52,7 +52,8 @@ class TrainingError(LaminaError):
 
     def __init__(self, log: Path, code: int) -> None:
         last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        super().__init__(f"{log}: {' '.join(last).removeprefix('lamina: ')}")
+        killed = f"killed by {signal.Signals(-code).name}. " if code < 0 else ""
+        super().__init__(f"{log}: {killed}{' '.join(last).removeprefix('lamina: ')}")
         self.exit_code = code if code > 0 else 1
 
 

@@ -188,7 +188,7 @@ class Translator:
             )
             for numbers in batches
         ]
-        return _in_order(len(sources), batches, self.backend.search(work, settings))
+        return _in_order(len(sources), batches, self.backend.search(work, settings), settings)
 
     def _sample_all(
         self,
@@ -201,7 +201,7 @@ class Translator:
         batches = self._batches(sources, BATCH_SENTENCES, 1)
         work = (SourceBatch([sources[number] for number in numbers]) for numbers in batches)
         drawn = (self.backend.sample(batch, settings, sampling, generator, samples) for batch in work)
-        return _in_order(len(sources), batches, drawn)
+        return _in_order(len(sources), batches, drawn, settings)
 
     def _batches(self, sources: Sequence[Sequence[int]], sentences: int, workers: int) -> list[list[int]]:
         wanted = [number for number, source in enumerate(sources) if not is_blank(source)]
@@ -236,12 +236,20 @@ class Translator:
 
 
 def _in_order(
-    count: int, batches: Iterable[Sequence[int]], done: Iterable[Sequence[list[Hypothesis]]]
+    count: int,
+    batches: Iterable[Sequence[int]],
+    done: Iterable[Sequence[list[Hypothesis]]],
+    settings: SearchSettings,
 ) -> list[list[Hypothesis]]:
     """What was found for each sentence, by its number; nothing for those in no batch."""
     results: list[list[Hypothesis]] = [[] for _ in range(count)]
     for numbers, found in zip(batches, done, strict=True):
         for number, hypotheses in zip(numbers, found, strict=True):
+            if not hypotheses and settings.no_repeat_ngram:
+                raise UsageError(
+                    f"No output satisfies no_repeat_ngram {settings.no_repeat_ngram} and min_length "
+                    f"{settings.min_length} together; relax one of them."
+                )
             if not hypotheses:
                 raise DataError("The model's scores are not finite; its weights are damaged.")
             results[number] = hypotheses

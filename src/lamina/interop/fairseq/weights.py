@@ -55,13 +55,14 @@ def take_weights(
     wanted = {name: release_names(name) for name, _ in model.named_parameters()}
     if model.config.share_embeddings == "all":
         wanted["source_embedding.tokens.weight"] = ["decoder.embed_tokens.weight"]
+    weights = {str(name): weight for name, weight in weights.items()}
     missing = sorted({name for names in wanted.values() for name in names} - weights.keys())
     if missing:
         raise DataError(f"{where}: weight {missing[0]} is missing ({len(missing)} in total).")
     read = {name for names in wanted.values() for name in names}
-    odd = [name for name in sorted(read) if not isinstance(weights[name], Tensor)]
+    odd = [name for name in sorted(read) if not isinstance(weights[name], Tensor) or not weights[name].dim()]
     if odd:
-        raise DataError(f"{where}: {odd[0]} is not a tensor.")
+        raise DataError(f"{where}: {odd[0]} is not a tensor of numbers in rows.")
     for name, parts in wanted.items():
         if len({weights[part].shape for part in parts}) > 1:
             raise DataError(f"{where}: {' and '.join(parts)} must have one shape, for {name}.")
