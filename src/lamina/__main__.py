@@ -9,9 +9,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from lamina.cli import main
-
-BROKEN_PIPE = 141  # as a shell reports it
+from lamina.cli import BROKEN_PIPE, main
 
 
 def run() -> NoReturn:

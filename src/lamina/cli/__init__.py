@@ -40,6 +40,7 @@ from lamina.cli.usage import CommandLineError, explain
 from lamina.errors import DataError, LaminaError, UsageError
 from lamina.version import __version__
 
+BROKEN_PIPE = 141  # as a shell reports it
 MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the size of the model."
 OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 
@@ -120,9 +121,13 @@ def main() -> None:
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         code = app(prog_name="lamina", standalone_mode=False)
+    except SystemExit:
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click has seen that the reader closed the pipe
+            sys.exit(BROKEN_PIPE)
+        raise
     except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(BROKEN_PIPE)
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -49,6 +49,12 @@ class Run:
     def lock(self) -> Iterator[None]:
         """Hold the run for this process; the lock of a dead process is free."""
         try:
+            str(self.folder.absolute()).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"{self.folder}: the path is not UTF-8, which safetensors needs. Choose another --out."
+            ) from error
+        try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"{self.folder}: cannot be written ({error.strerror}).") from error
