@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo install lint types docs unit test test-slow format clean
+.PHONY: help demo install lint types docs unit test test-slow test-faults format clean
 
 help:
 	@echo "make demo       set up .venv, then train, translate, score and report on the built-in corpus"
 	@echo "make test       set up .venv, then lint, types, the site and the fast tests"
 	@echo "make docs       build the documentation into site/"
 	@echo "make test-slow  the long tests"
+	@echo "make test-faults  random kills and damaged files"
 	@echo "make install    set up .venv only"
 	@echo "make format     let ruff format and fix the code"
 	@echo "make clean      remove .venv, site and caches"
@@ -49,6 +50,10 @@ test: lint types docs unit
 
 test-slow: $(INSTALLED)
 	$(BIN)/pytest -m slow
+
+# 1,000 random kills and 10,000 damaged files: about two hours on two cores.
+test-faults: $(INSTALLED)
+	$(BIN)/python tests/faults/campaign.py --kills 1000 --damaged 10000
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -258,7 +258,7 @@ def test_a_path_that_is_not_utf8(data: Path, tmp_path: Path) -> None:
     command += ["--set", "train.max_steps=9", "--set", "train.warmup=2", "--quiet"]
     done = subprocess.run(command, capture_output=True, timeout=300, check=False)
     assert done.returncode == 2
-    assert done.stderr.endswith(b"\xff-run: the path is not UTF-8, which safetensors needs. Choose another --out.\n")
+    assert done.stderr.endswith(b"\xff-run: the path is not UTF-8, which safetensors needs. Choose another.\n")
     assert not os.path.exists(run)
 
 

@@ -1,0 +1,16 @@
+"""A short campaign of kills and damage; `make test-faults` runs the long one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_nothing_is_lost() -> None:
+    command = [sys.executable, Path(__file__).with_name("campaign.py"), "--kills", "25", "--damaged", "80"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
