@@ -22,6 +22,9 @@ def train(
     init_from: Annotated[
         Path | None, typer.Option("--init-from", help="A run or model whose weights to start from (fine-tuning).")
     ] = None,
+    grow_from: Annotated[
+        Path | None, typer.Option("--grow-from", help="A run or model to build a deeper one around (depth-growing).")
+    ] = None,
     device: Device = "auto",
     threads: Threads = None,
     tensorboard: Annotated[
@@ -65,5 +68,5 @@ def train(
             run.begin(chosen, prepared)
             reporter = stack.enter_context(open_reporter(run, quiet, tensorboard))
         ranks.gather(None)  # wait until the first rank has made the folder
-        Trainer(chosen, prepared, run, ranks, reporter, init_from).fit()
+        Trainer(chosen, prepared, run, ranks, reporter, init_from, grow_from).fit()
     say_next("lamina", "translate", run.folder, "--input", "FILE", quiet=quiet)

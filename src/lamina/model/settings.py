@@ -44,6 +44,7 @@ class BridgeSettings(Settings, ABC):
     type: str
     streams: ClassVar[int] = 1
     reads_contexts: ClassVar[bool] = False
+    grows_decoder: ClassVar[bool] = False  # whether the decoder is wired around a trained one
 
     @property
     def reads_top(self) -> bool:

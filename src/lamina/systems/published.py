@@ -161,6 +161,12 @@ SYSTEMS: dict[str, System] = {
         norm="pre",
         encoder="hierarchical",
     ),
+    "depth-growing": System(
+        paper="Wu et al. 2019, Depth Growing for Neural Machine Translation",
+        norm="post",
+        encoder="grown",
+        bridge="grown",
+    ),
     "average-attention": System(
         paper="Zhang et al. 2018, Accelerating Neural Transformer via an Average Attention Network",
         norm="post",
