@@ -149,7 +149,7 @@ def test_noise_and_edits(tmp_path: Path) -> None:
     assert outputs[0].read_text() == noisy
     assert fails(*arguments, "--output", *outputs)[0] == 2  # exists already
     found = run("edits", "--source", outputs[0], "--hyp", outputs[1])
-    assert found.count("S ") == 2
+    assert found.count("S ") == 3
     assert "noop" in found
     (tmp_path / "made.m2").write_text(found)
     assert '"score": 100.0' in run(
