@@ -68,6 +68,7 @@ class HeadSettings(Settings, ABC):
     """What every head's configuration has."""
 
     type: str
+    copies: ClassVar[bool] = False  # source tokens, so that both sides need one vocabulary
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """What does not fit together with the rest of the model."""
