@@ -44,8 +44,8 @@ VERBS = dict(commands())
         ("--", "lamina: a verb is missing. `lamina --help` shows all."),
         ("--verson", "lamina: no option `--verson`. Did you mean `--version`? `lamina --help` shows all."),
         (
-            "prepare --source-lang en",
-            "lamina prepare: no option `--source-lang`. Did you mean `--langs`? `lamina prepare --help` shows all.",
+            "prepare --lang en",
+            "lamina prepare: no option `--lang`. Did you mean `--langs`? `lamina prepare --help` shows all.",
         ),
         ("train r --dat x", "lamina train: no option `--dat`. Did you mean `--data`? `lamina train --help` shows all."),
         ("train r --dat=x", "lamina train: no option `--dat`. Did you mean `--data`? `lamina train --help` shows all."),
