@@ -19,6 +19,7 @@ HEADS = {
     "softmax": {"type": "softmax"},
     "surface hard": {"type": "surface"},
     "surface soft": {"type": "surface", "mode": "soft"},
+    "pointer": {"type": "pointer"},
     "plain torch": None,
 }
 

@@ -179,6 +179,13 @@ VARIANTS = [
     Variant("surface-mean", surface(reader="mean"), "surface"),
     Variant("surface-max", surface(reader="max"), "surface"),
     Variant("surface-mean-bare", surface(reader="mean", ffn=False), "surface"),
+    *(
+        Variant(
+            f"grown-{wiring}-{norm}",
+            {"encoder": {"type": "grown"}, "bridge": {"type": "grown", "wiring": wiring}, "norm": norm},
+        )
+        for wiring, norm in product(("paper", "release"), ("pre", "post"))
+    ),
     Variant("pointer-without-input", {"head": {"type": "pointer", "reads_input": False}}, "pointer"),
     Variant(
         "pointer-share-none-coverage",
@@ -193,7 +200,7 @@ def redundant(combination: Combination | Variant) -> bool:
     if not isinstance(combination, Combination) or (combination.encoder, combination.bridge) == ("stack", "top"):
         return False
     plain = (combination.attention, combination.norm) == ("self", "pre")
-    if combination.encoder == "hierarchical":
+    if combination.encoder in ("hierarchical", "grown"):
         return not plain or combination.head != "softmax"
     return combination.head == "pointer" and not plain
 

@@ -29,17 +29,18 @@ def test_torch_is_imported_only_where_needed(arguments: list[str]) -> None:
 def test_systems_lists_every_system() -> None:
     result = run("systems")
     assert result.returncode == 0
-    names = [line.split()[0] for line in result.stdout.splitlines()[1:15]]
+    names = [line.split()[0] for line in result.stdout.splitlines()[1:18]]
     expected = (
         "transformer transformer-post transparent fine-grained layerwise aggregation coordination dlcl block-scale"
     )
     assert names[:9] == expected.split()
-    assert names[9:] == ["msc", "surface-fusion", "average-attention", "merged-attention", "msc-surface"]
+    assert names[9:14] == ["msc", "surface-fusion", "average-attention", "merged-attention", "msc-surface"]
+    assert names[14:] == ["pointer-generator", "hierarchical", "depth-growing"]
 
 
 def test_systems_as_json() -> None:
     entries = json.loads(run("systems", "--json").stdout)
-    assert len(entries) == 14
+    assert len(entries) == 17
     keys = ["name", "paper", "encoder", "bridge", "head", "decoder", "norm", "init", "configurations"]
     assert all(list(entry) == keys for entry in entries)
     msc = next(entry for entry in entries if entry["name"] == "msc")

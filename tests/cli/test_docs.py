@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 CLI: Any = typer.main.get_command(app)
 FAIRSEQ = "from-fairseq.md"
+FILES = {"train.log", "train.m2", "train.jsonl", "train.jsonl.gz", "train.src", "train.tgt"}  # no keys of a recipe
 ELSEWHERE = {  # options of other programs that pages mention
     "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",  # torchrun
     "--paired-bs", "--paired-ar",  # sacreBLEU
@@ -144,7 +145,7 @@ def test_the_fairseq_page_knows_every_flag_of_the_import() -> None:
 @each_page
 def test_every_key_of_a_recipe_exists(page: Path) -> None:
     schema: Any = recipe_schema()
-    for path in set(re.findall(r"`((?:model|train|decode)(?:\.\w+)+)`", page.read_text())) - {"train.log"}:
+    for path in set(re.findall(r"`((?:model|train|decode)(?:\.\w+)+)`", page.read_text())) - FILES:
         place = schema
         for key in path.split("."):
             assert key in place["properties"], path
@@ -165,17 +166,50 @@ SMALLER = {  # the tutorial says, the test takes
 }
 
 
+SMALL_MODEL = "size: tiny, d_model: 16, ffn_size: 32, heads: 2, encoder: {layers: 2}, decoder: {layers: 2}, dropout"
+TASKS = {
+    "tutorial-summarization.md": {
+        '("train", 2000), ("valid", 100), ("test", 60)': '("train", 60), ("valid", 8), ("test", 4)',
+        "size: tiny, dropout": SMALL_MODEL,
+        "max_steps: 400, batch_tokens: 1024": "max_steps: 6, batch_tokens: 256",
+        "warmup: 100, save_every: 100, validate_every: 100": "warmup: 3, save_every: 3, validate_every: 6",
+    },
+    "tutorial-correction.md": {
+        "train=3_000, valid=120, test=60": "train=80, valid=8, test=4",
+        "size: tiny, dropout": SMALL_MODEL,
+        "max_steps: 500, batch_tokens: 2048": "max_steps: 6, batch_tokens: 256",
+        "warmup: 100, save_every: 100, validate_every: 100": "warmup: 3, save_every: 3, validate_every: 6",
+    },
+}
+
+
+@pytest.mark.parametrize("page", TASKS)
+def test_the_tutorials_of_tasks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rouge_score")
+    monkeypatch.chdir(tmp_path)
+    ran = run_page(page, TASKS[page])
+    assert ran[0] in ("prepare", "noise")
+    assert len(Path("test.out").read_text().splitlines()) == 4
+
+
 def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run_page("tutorial.md", SMALLER)
+    wanted = ["prepare", "train", "translate", "translate", "translate", "eval", "score", "train", "compare", "average"]
+    assert ran == [*wanted, "eval"]
+    assert len(Path("plain.de").read_text().splitlines()) == 12
+
+
+def run_page(page: str, smaller: dict[str, str]) -> list[str]:
     """Every block of the page in its order: Python is executed, recipes are saved by their first line, commands run."""
-    text = (ROOT / "docs" / "tutorial.md").read_text()
-    for said, taken in SMALLER.items():
+    text = (ROOT / "docs" / page).read_text()
+    for said, taken in smaller.items():
         assert said in text
         text = text.replace(said, taken)
-    monkeypatch.chdir(tmp_path)
     ran = []
     for language, block in FENCED.findall(text):
         if language == "python":
-            exec(compile(block, "tutorial.md", "exec"), {})
+            exec(compile(block, page, "exec"), {})
         elif language == "yaml":
             Path(block.partition("\n")[0].removeprefix("# ")).write_text(block)
         else:
@@ -184,6 +218,4 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
                 result = run_lamina(*words, stdin=f"{spoken.group(1)}\n" if spoken else "")
                 assert result.returncode == 0, f"{shlex.join(words)}\n{result.stderr}"
                 ran.append(words[0])
-    wanted = ["prepare", "train", "translate", "translate", "translate", "eval", "score", "train", "compare", "average"]
-    assert ran == [*wanted, "eval"]
-    assert len(Path("plain.de").read_text().splitlines()) == 12
+    return ran

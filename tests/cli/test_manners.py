@@ -50,8 +50,8 @@ VERBS = dict(commands())
         ("--", "lamina: a command is missing. See `lamina --help`."),
         ("--verson", "lamina: unknown option `--verson`. Did you mean `--version`? See `lamina --help`."),
         (
-            "prepare --source-lang en",
-            "lamina prepare: unknown option `--source-lang`. Did you mean `--langs`? See `lamina prepare --help`.",
+            "prepare --lang en",
+            "lamina prepare: unknown option `--lang`. Did you mean `--langs`? See `lamina prepare --help`.",
         ),
         ("train r --dat x", "lamina train: unknown option `--dat`. Did you mean `--data`? See `lamina train --help`."),
         ("train r --dat=x", "lamina train: unknown option `--dat`. Did you mean `--data`? See `lamina train --help`."),

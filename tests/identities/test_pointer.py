@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from test_identities import assert_equal_models, copy_weights
@@ -10,6 +12,7 @@ from lamina.errors import ConfigurationError
 from lamina.model.heads import copy_entropy
 from lamina.model.heads.pointer import coverage_loss
 from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.loader import RecipeError, load_recipe
 from lamina.systems.build import build
 from support import VOCABULARY, make_batch, small
 
@@ -94,3 +97,11 @@ def test_two_vocabularies_are_refused_in_one_line() -> None:
         "head.type: head `pointer` copies tokens, so both sides need one vocabulary, but the source has 23 entries and "
         "the target 24. Prepare the data without --separate-vocab."
     )
+
+
+def test_two_vocabularies_of_one_size_are_refused_too(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("system: pointer-generator\nmodel: {size: tiny}\n")
+    with pytest.raises(RecipeError, match="head `pointer` copies tokens, so both sides need one vocabulary"):
+        load_recipe(recipe, [], (VOCABULARY, VOCABULARY), shared_vocabulary=False)
+    load_recipe(recipe, [], (VOCABULARY, VOCABULARY), shared_vocabulary=True)

@@ -20,8 +20,9 @@ def run(script: str, *options: str) -> Any:
 
 def test_the_loss_adds_less_than_400_mb() -> None:
     added = run("loss_memory.py")["added_peak_mb"]
-    for head in ("softmax", "surface hard", "surface soft"):
+    for head in ("softmax", "surface hard", "surface soft", "pointer"):
         assert added[head] < 400
+    assert added["pointer"] <= 1.3 * added["softmax"]
 
 
 def test_preparing_and_iterating_a_million_pairs() -> None:

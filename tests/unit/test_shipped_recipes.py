@@ -85,7 +85,8 @@ def test_it_is_the_configuration_that_systems_counts(name: str, configuration: s
 
 def test_what_is_shipped() -> None:
     small = [name for name in NAMES if name.startswith("multi30k-en-de-")]
-    assert sorted(small) == sorted(f"multi30k-en-de-{system}" for system in SYSTEMS)
+    elsewhere = {"pointer-generator", "hierarchical", "depth-growing"}  # they need documents, or a trained model
+    assert sorted(small) == sorted(f"multi30k-en-de-{system}" for system in SYSTEMS.keys() - elsewhere)
     assert all(shipped_recipe(name).content["system"] == name.removeprefix("multi30k-en-de-") for name in small)
     talks = ("iwslt14-en-de", "iwslt14-de-en", "iwslt17-en-fr")
     wanted = {f"{task}-msc-{depth}" for task in talks for depth in (6, 36, 54, 72)}
@@ -117,7 +118,9 @@ def test_every_line_says_what_it_means(recipe: ShippedRecipe) -> None:
 
 
 def test_pages_name_no_recipe_that_does_not_exist() -> None:
-    tasks = "|".join(sorted({"-".join(name.split("-")[:2]) for name in NAMES} | {"demo", "enja"}))
+    tasks = "|".join(
+        sorted({"-".join(name.split("-")[:2]) for name in NAMES} | {"demo", "enja", "aeslc", "jfleg", "conll14"})
+    )
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     named = set(re.findall(rf"`((?:{tasks})-[\w-]+)`", text))
     assert named == set(NAMES)
@@ -173,6 +176,10 @@ PUBLISHED = {
     "wmt14-en-de-msc-18-big": "30.56",
     "cnn-dailymail-msc-36": "ROUGE-1/2/L 41.96/19.50/39.07",
     "cnn-dailymail-transformer-6": "ROUGE-1/2/L 40.28/17.87/37.25",
+    "cnn-dailymail-hierarchical-36": "ROUGE-1/2/L 41.22/18.97/38.45",
+    "cnn-dailymail-pointer-generator": "ROUGE-1/2/L 39.53/17.28/36.38",
+    **{name: "ROUGE-1/2/L 15.04/7.39/14.93" for name in NAMES if name.startswith("aeslc-")},
+    "jfleg-synthetic-pointer-generator": "GLEU 38.21",
 }
 
 

@@ -24,6 +24,9 @@ def train(
     init_from: Annotated[
         Path | None, typer.Option("--init-from", help="Start from the weights of this run or model (fine-tuning).")
     ] = None,
+    grow_from: Annotated[
+        Path | None, typer.Option("--grow-from", help="A run or model to build a deeper one around (depth-growing).")
+    ] = None,
     device: Device = "auto",
     threads: Threads = None,
     tensorboard: Annotated[
@@ -67,7 +70,7 @@ def train(
             run.check(chosen, prepared)
             reporter = stack.enter_context(open_reporter(run, quiet, tensorboard))
         ranks.gather(None)  # wait until the first rank has made the folder
-        trainer = Trainer(chosen, prepared, run, ranks, reporter, init_from)
+        trainer = Trainer(chosen, prepared, run, ranks, reporter, init_from, grow_from)
         if ranks.first:
             run.begin(chosen, prepared)
         trainer.fit()

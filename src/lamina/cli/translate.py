@@ -43,6 +43,10 @@ def translate(
     prefix: Annotated[
         Path | None, typer.Option("--prefix", help="A prefix for each translation, one per line.")
     ] = None,
+    shallow: Annotated[
+        Path | None,
+        typer.Option("--shallow", help="The run that RUN was grown from: the best by both (shallow-deep decoding)."),
+    ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
     temperature: Annotated[
         float | None,
@@ -88,13 +92,16 @@ def translate(
     from lamina.base.reading import decode_lines, read_lines
     from lamina.cli.progress import show_progress
     from lamina.translation import load
+    from lamina.translation.shallow_deep import ShallowDeep
 
     if nbest > 1 and form == "text":
         raise UsageError("--nbest above 1 needs --format jsonl, tsv or moses.")
     if (alignments or attention) and form != "jsonl":
         raise UsageError("--alignments and --attention need --format jsonl.")
-    if format_in is not None and (form != "text" or prefix is not None):
-        raise UsageError("--format-in writes the document; omit --format and --prefix.")
+    if format_in is not None and (form != "text" or prefix is not None or shallow is not None):
+        raise UsageError("--format-in writes the document; omit --format, --prefix and --shallow.")
+    if shallow is not None and (sample or prefix or alignments or attention):
+        raise UsageError("--shallow works with plain beam search only: omit --sample, --prefix and attention.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
     check_output(output, (input_file, prefix), force)
     lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
@@ -112,15 +119,19 @@ def translate(
         target = sys.stdout if output is None else stack.enter_context(open_output(output))
         progress = stack.enter_context(show_progress(quiet or interactive or (output is None and sys.stdout.isatty())))
         sources: deque[str] = deque()
-        results = translator.stream(
-            record(lines, sources),
-            settings,
-            nbest=nbest,
-            prefixes=None if prefix is None else read_lines(prefix),
-            sampling=sampling,
-            attention=attention or alignments,
-            window=1 if interactive else buffer,
-        )
+        if shallow is None:
+            results = translator.stream(
+                record(lines, sources),
+                settings,
+                nbest=nbest,
+                prefixes=None if prefix is None else read_lines(prefix),
+                sampling=sampling,
+                attention=attention or alignments,
+                window=1 if interactive else buffer,
+            )
+        else:
+            other = load(shallow, device=device, threads=threads, int8=int8)
+            results = ShallowDeep(translator, other).stream(record(lines, sources), settings, nbest)
         for number, result in enumerate(results, start=1):
             source = sources.popleft()
             if result.cut:

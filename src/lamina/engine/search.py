@@ -102,11 +102,10 @@ class Scratch(NamedTuple):
 
 @compiled
 def describe_sentences(tokens: Int64, first: int, begin: int, length: int, lists: int, rows: Rows) -> int:
-    """Tell the machine each row's sentence (view SOURCE, its number in PLACE) and the last rows of all sentences of
-    its document (view BOTH, a list in `Rows.numbers`); gives where the next list may begin.
+    """Tell the machine of each row's sentence (view SOURCE, its number in PLACE) and of the last row of every sentence
+    of its document (view BOTH, a list in `Rows.numbers`); gives where the next list may begin.
     """
-    sentence = begin
-    count = 0
+    sentence, count = begin, 0
     for r in range(begin, begin + length):
         if tokens[first + r] == BOS or r + 1 == begin + length:
             for member in range(sentence, r + 1):

@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from lamina.base.settings import Depth, Settings
 from lamina.errors import Problem
+from lamina.model.bridges.grown import GrownBridgeSettings
 from lamina.model.layers.attention import Attention, additive_mask
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.feedforward import build_feed_forward
+from lamina.model.layers.growth import GrownWiring
 from lamina.model.layers.modules import Modules
-from lamina.model.layers.residuals import Residual, ResidualWiring, norm_if_pre, run_stack
+from lamina.model.layers.residuals import Residual, ResidualWiring, Wiring, norm_if_pre, run_stack
 from lamina.model.layers.target_attention import (
     AverageAttention,
     Cache,
@@ -176,7 +178,9 @@ class Decoder(nn.Module):
         self.layers: Modules[DecoderLayer] = Modules(DecoderLayer(model, twin) for twin in twins)
         dense = model.decoder.wiring == "dlcl"
         combinations = model.decoder.layers + 1
-        self.wiring = DlclWiring(combinations, model.d_model, model.norm) if dense else ResidualWiring()
+        self.wiring: Wiring = DlclWiring(combinations, model.d_model, model.norm) if dense else ResidualWiring()
+        if isinstance(model.bridge, GrownBridgeSettings):
+            self.wiring = GrownWiring(model.bridge.trained_layers(model.decoder.layers), model.d_model)
         self.heads = model.heads
         self.final_norm = norm_if_pre(model.d_model, model.norm)
 

@@ -44,6 +44,7 @@ class BridgeSettings(Settings, ABC):
     type: str
     streams: ClassVar[int] = 1
     reads_contexts: ClassVar[bool] = False
+    grows_decoder: ClassVar[bool] = False  # whether the decoder is wired around a trained one
 
     @property
     def reads_top(self) -> bool:
@@ -67,6 +68,7 @@ class HeadSettings(Settings, ABC):
     """What every head's configuration has."""
 
     type: str
+    copies: ClassVar[bool] = False  # source tokens, so that both sides need one vocabulary
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """What does not fit together with the rest of the model."""

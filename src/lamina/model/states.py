@@ -23,6 +23,7 @@ class EncoderStates:
     top_BSD: Tensor  # the encoder's final states
     layers: tuple[Tensor, ...] = ()  # every layer's raw output (B, S, D), before any final norm
     contexts: tuple[Tensor, ...] = ()  # C^1..C^N (B, S, D), from `msc` only
+    bottoms: tuple[Tensor, ...] = ()  # H1 and H1 + LN_e(x) (B, S, D), from `grown` only
 
 
 @dataclass(frozen=True)

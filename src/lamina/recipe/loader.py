@@ -114,6 +114,9 @@ def load_recipe(
         problems.extend(problem for problem in broken if data["model"] is not None or problem.key != "model")
     if recipe is not None:
         problems.extend(recipe.problems())
+        if recipe.model.head.copies and not shared_vocabulary and vocab_size[0] == vocab_size[1]:
+            copying = f"head `{recipe.model.head.type}` copies tokens, so both sides need one vocabulary"
+            problems.append(Problem("model.head.type", f"{copying}. Prepare the data without --separate-vocab."))
     if problems or recipe is None:
         raise RecipeError("\n".join(f"{source.locate(problem.key)}  {problem}" for problem in problems))
     return recipe

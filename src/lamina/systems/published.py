@@ -151,16 +151,6 @@ SYSTEMS: dict[str, System] = {
         },
     ),
     "surface-fusion": System(paper=FUSION_PAPER, norm="post", head="surface"),
-    "pointer-generator": System(
-        paper="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks",
-        norm="pre",
-        head="pointer",
-    ),
-    "hierarchical": System(
-        paper=f"{MSC_PAPER}, Appendix A: its hierarchical baseline on CNN/DailyMail",
-        norm="pre",
-        encoder="hierarchical",
-    ),
     "average-attention": System(
         paper="Zhang et al. 2018, Accelerating Neural Transformer via an Average Attention Network",
         norm="post",
@@ -178,6 +168,22 @@ SYSTEMS: dict[str, System] = {
         encoder="msc",
         bridge="collaborative",
         head="surface",
+    ),
+    "pointer-generator": System(
+        paper="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks",
+        norm="pre",
+        head="pointer",
+    ),
+    "hierarchical": System(
+        paper=f"{MSC_PAPER}, Appendix A: its hierarchical baseline on CNN/DailyMail",
+        norm="pre",
+        encoder="hierarchical",
+    ),
+    "depth-growing": System(
+        paper="Wu et al. 2019, Depth Growing for Neural Machine Translation",
+        norm="post",
+        encoder="grown",
+        bridge="grown",
     ),
 }
 

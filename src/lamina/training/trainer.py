@@ -27,6 +27,7 @@ from lamina.store.model_folder import assign_weights, load_model_folder
 from lamina.store.run import Run
 from lamina.training.distributed import Ranks
 from lamina.training.ema import MovingAverage
+from lamina.training.growing import prepare_growth
 from lamina.training.objective import Objective, Window, encoder_gradient_norms, first_bad_gradient
 from lamina.training.reporters import Reporter
 from lamina.training.schedule import learning_rate
@@ -39,7 +40,14 @@ class Trainer:
     """Trains one recipe on prepared data, on this rank."""
 
     def __init__(
-        self, recipe: Recipe, data: PreparedData, run: Run, ranks: Ranks, reporter: Reporter, start: Path | None = None
+        self,
+        recipe: Recipe,
+        data: PreparedData,
+        run: Run,
+        ranks: Ranks,
+        reporter: Reporter,
+        start: Path | None = None,
+        grow: Path | None = None,
     ) -> None:
         self.recipe, self.train, self.data, self.run, self.ranks = recipe, recipe.train, data, run, ranks
         self.reporter = reporter
@@ -47,6 +55,7 @@ class Trainer:
         self.model = Seq2Seq(recipe.model).to(ranks.device)
         if start is not None:
             start_from(start, self.model, data)
+        prepare_growth(grow, self.model, data)
         if self.train.gradient_checkpointing:
             recompute_layers(self.model.encoder)
         if ranks.device.type == "cpu" and not self.train.compile:

@@ -144,6 +144,14 @@ class Translator:
         """The best hypothesis of each source, ids in and out."""
         return [each[0] for each in self._search_all(sources, self.settings)]
 
+    def search_ids(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> list[list[Hypothesis]]:
+        """All finished hypotheses of each source, ids in and out."""
+        return self._search_all(sources, settings)
+
+    def to_translation(self, hypotheses: Sequence[Hypothesis], nbest: int, cut: int = 0) -> Translation:
+        """Ranked hypotheses as text."""
+        return replace(self._translation(hypotheses, nbest), cut=cut)
+
     def rescore(
         self,
         sources: Sequence[Sequence[int]],

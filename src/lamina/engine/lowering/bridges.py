@@ -15,6 +15,7 @@ from lamina.model.bridges.aggregation import Aggregate, AggregationBridge
 from lamina.model.bridges.blocks import BlocksBridge
 from lamina.model.bridges.collaborative import CollaborativeBridge
 from lamina.model.bridges.fine_grained import FineGrainedBridge
+from lamina.model.bridges.grown import GrownBridge
 from lamina.model.bridges.layerwise import LayerwiseBridge
 from lamina.model.bridges.top import TopBridge
 from lamina.model.bridges.transparent import TransparentBridge
@@ -42,6 +43,9 @@ class BridgeLowering:
     def see_context(self, index: int, register: int) -> None:
         """A context of `msc`."""
 
+    def see_bottom(self, register: int, released: int) -> None:
+        """H1 and H1 + LN_e(x), from `grown`."""
+
     def finish(self, top: int) -> None:
         """The encoder's final states."""
 
@@ -55,6 +59,18 @@ class TopLowering(BridgeLowering):
 
     def finish(self, top: int) -> None:
         for layer in range(self.decoder_layers):
+            self.store_memory(layer, 0, top)
+
+
+class GrownLowering(BridgeLowering):
+    """Trained decoder layers read the bottom, the new ones the final states."""
+
+    def see_bottom(self, register: int, released: int) -> None:
+        for layer in range(self.bridge.trained):
+            self.store_memory(layer, 0, released if self.bridge.released else register)
+
+    def finish(self, top: int) -> None:
+        for layer in range(self.bridge.trained, self.decoder_layers):
             self.store_memory(layer, 0, top)
 
 
@@ -163,6 +179,7 @@ class AggregationLowering(BridgeLowering):
 
 BRIDGES: dict[type[nn.Module], type[BridgeLowering]] = {
     TopBridge: TopLowering,
+    GrownBridge: GrownLowering,
     LayerwiseBridge: LayerwiseLowering,
     BlocksBridge: BlocksLowering,
     CollaborativeBridge: CollaborativeLowering,

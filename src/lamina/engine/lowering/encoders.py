@@ -1,4 +1,4 @@
-"""Encoders: `stack` and `dlcl` (one class, two wirings), `msc`, and `hierarchical`."""
+"""Encoders: `stack` and `dlcl` (one class, two wirings), `msc`, `hierarchical` and `grown`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from lamina.engine.products import ADD, RELU, STORE, padded
 from lamina.engine.program import Floats
 from lamina.engine.vectors import LANES
 from lamina.model.blocks import block_ends
+from lamina.model.encoders.grown import GrownEncoder
 from lamina.model.encoders.hierarchical import HierarchicalEncoder, SentenceLayer
 from lamina.model.encoders.msc import FfnCell, GruCell, MscEncoder, MscLayer
 from lamina.model.encoders.stack import EncoderLayer, StackEncoder
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.fusion import AddedFusion, GatedFusion
+from lamina.model.layers.growth import GrownWiring
 from lamina.model.layers.positions import Positions
 from lamina.model.layers.residuals import ResidualWiring, Wiring
 
@@ -32,6 +34,9 @@ class Watcher(Protocol):
 
     def see_context(self, index: int, register: int) -> None:
         """C^{index+1}, from `msc`."""
+
+    def see_bottom(self, register: int, released: int) -> None:
+        """H1 and H1 + LN_e(x), from `grown`."""
 
 
 def lower_stack(parts: Parts, encoder: StackEncoder, watcher: Watcher) -> None:
@@ -49,6 +54,9 @@ def run_stack(
     """Layers that read what the wiring gives them; each changes `x` in place, and the result is in `x`."""
     dense = choose(WIRINGS, wiring)
     kept: list[int] = []
+    if type(wiring) is GrownWiring:
+        run_grown_stack(parts, wiring, count, layer, see)
+        return
     for index in range(count):
         if dense:
             keep_output(parts, wiring, kept)
@@ -60,7 +68,39 @@ def run_stack(
         combine(parts, wiring, kept)
 
 
-WIRINGS: dict[type[nn.Module], bool] = {ResidualWiring: False, DlclWiring: True}
+WIRINGS: dict[type[nn.Module], bool] = {ResidualWiring: False, DlclWiring: True, GrownWiring: False}
+
+
+def run_grown_stack(
+    parts: Parts, wiring: GrownWiring, count: int, layer: Callable[[int], None], see: Callable[[int, int], None]
+) -> None:
+    """Between the trained layers and the new ones, `x` += LN(the stack's input)."""
+    program, width, normed = parts.program, parts.d_model, parts.program.register(parts.d_model)
+    program.norm(normed, parts.x, expect(wiring.input_norm, nn.LayerNorm))
+    for index in range(count):
+        if index == wiring.bottom:
+            program.add(parts.x, normed, width)
+        layer(index)
+        see(index, parts.x)
+
+
+def lower_grown(parts: Parts, encoder: GrownEncoder, watcher: Watcher) -> None:
+    """A grown stack, whose bottom is shown to the bridge as well."""
+    wiring = expect(encoder.wiring, GrownWiring)
+    released, bottom = (parts.program.register(parts.d_model) for _ in range(2))
+    parts.program.norm(released, parts.x, expect(wiring.input_norm, nn.LayerNorm))
+
+    def layer(index: int) -> None:
+        lower_layer(parts, expect(encoder.layers[index], EncoderLayer), None)
+
+    def see(index: int, register: int) -> None:
+        watcher.see_layer(index, register)
+        if index + 1 == wiring.bottom:
+            normed = parts.norm_into(bottom, register, encoder.bottom_norm)
+            parts.program.add(released, normed, parts.d_model)
+            watcher.see_bottom(normed, released)
+
+    run_stack(parts, wiring, len(encoder.layers), layer, see)
 
 
 def keep_output(parts: Parts, wiring: Wiring, kept: list[int]) -> None:
@@ -196,4 +236,5 @@ ENCODERS: dict[type[nn.Module], Callable[..., None]] = {
     StackEncoder: lower_stack,
     MscEncoder: lower_msc,
     HierarchicalEncoder: lower_hierarchical,
+    GrownEncoder: lower_grown,
 }

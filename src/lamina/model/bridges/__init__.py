@@ -4,6 +4,7 @@ from lamina.model.bridges.aggregation import AggregationSettings
 from lamina.model.bridges.blocks import BlocksSettings
 from lamina.model.bridges.collaborative import CollaborativeSettings
 from lamina.model.bridges.fine_grained import FineGrainedSettings
+from lamina.model.bridges.grown import GrownBridgeSettings
 from lamina.model.bridges.layerwise import LayerwiseSettings
 from lamina.model.bridges.top import TopSettings
 from lamina.model.bridges.transparent import TransparentSettings
@@ -17,4 +18,5 @@ BRIDGES: dict[str, type[BridgeSettings]] = {
     "aggregation": AggregationSettings,
     "blocks": BlocksSettings,
     "collaborative": CollaborativeSettings,
+    "grown": GrownBridgeSettings,
 }

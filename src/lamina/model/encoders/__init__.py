@@ -1,6 +1,7 @@
 """Encoders: embedded sources to states of every layer. One line here makes an encoder known everywhere."""
 
 from lamina.model.encoders.dlcl import DlclSettings
+from lamina.model.encoders.grown import GrownSettings
 from lamina.model.encoders.hierarchical import HierarchicalSettings
 from lamina.model.encoders.msc import MscSettings
 from lamina.model.encoders.stack import StackSettings
@@ -11,4 +12,5 @@ ENCODERS: dict[str, type[EncoderSettings]] = {
     "dlcl": DlclSettings,
     "msc": MscSettings,
     "hierarchical": HierarchicalSettings,
+    "grown": GrownSettings,
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -35,6 +35,8 @@ class PointerSettings(HeadSettings):
     type: Literal["pointer"] = "pointer"
     reads_input: bool = True  # whether p_gen sees the decoder's input too
     coverage: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # λ of the training loss for attending twice
+
+    copies: ClassVar[bool] = True
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """A token can be copied only if it means the same on both sides."""

@@ -1,0 +1,65 @@
+"""A stack around which a deeper model was grown: the trained layers at the bottom, a new module on top.
+
+x ──┬──► bottom layers ──► H1 ──(+)──► new layers ──► H2
+    └───────── LN_e ──────────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import PositiveInt
+
+from lamina.errors import Problem
+from lamina.model.encoders.stack import StackEncoder
+from lamina.model.layers.growth import GrownWiring, count_new_layers
+from lamina.model.layers.residuals import norm_if_pre, run_stack
+from lamina.model.settings import EncoderSettings
+from lamina.model.states import EncoderStates
+
+if TYPE_CHECKING:
+    from lamina.model.config import ModelConfig
+
+
+class GrownSettings(EncoderSettings):
+    """`type: grown`."""
+
+    type: Literal["grown"] = "grown"
+    layers: PositiveInt
+    new_layers: PositiveInt | None = None  # on top of the trained ones; None is a quarter of all
+
+    def problems(self, model: ModelConfig) -> Iterator[Problem]:
+        """Something must be there to grow around."""
+        if count_new_layers(self.layers, self.new_layers) >= self.layers:
+            yield Problem(
+                "encoder.new_layers",
+                f"encoder `grown` needs trained layers below the new ones, but all of its {self.layers} are new.",
+            )
+
+    def build(self, model: ModelConfig) -> GrownEncoder:
+        """The whole stack; `lamina train --grow-from` fills its bottom."""
+        return GrownEncoder(self, model)
+
+
+class GrownEncoder(StackEncoder):
+    """The encoder of depth growing (Wu et al. 2019): H2 = top(H1 + LN_e(x)).
+
+    In pre-norm stacks H1 in this sum is the raw stream; the bottom's own final norm is on what the decoder reads.
+    """
+
+    def __init__(self, settings: GrownSettings, model: ModelConfig) -> None:
+        self_layers = settings.layers - count_new_layers(settings.layers, settings.new_layers)
+        super().__init__(model, GrownWiring(self_layers, model.d_model))
+        self.bottom_norm = norm_if_pre(model.d_model, model.norm, affine=model.bridge.grows_decoder)
+
+    def forward(self, states: EncoderStates) -> EncoderStates:
+        """Add every layer's output, the final states, and what the bottom alone computes."""
+        assert isinstance(self.wiring, GrownWiring)
+        layers = (partial(layer, valid_BS=states.valid_BS) for layer in self.layers)
+        outputs, top_BSD = run_stack(self.wiring, states.embedded_BSD, layers)
+        bottom_BSD = self.bottom_norm(outputs[self.wiring.bottom - 1])
+        released_BSD = bottom_BSD + self.wiring.input_norm(states.embedded_BSD)
+        return replace(states, layers=outputs, top_BSD=self.final_norm(top_BSD), bottoms=(bottom_BSD, released_BSD))

@@ -1,0 +1,85 @@
+"""Depth growing (Wu et al. 2019): a deeper model around a trained one, of which only the new module is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lamina.corpus.prepared import PreparedData
+from lamina.errors import DataError, UsageError
+from lamina.model.config import ModelConfig
+from lamina.model.encoders.grown import GrownEncoder
+from lamina.model.layers.growth import GrownWiring
+from lamina.model.seq2seq import Seq2Seq
+from lamina.store.loading import find_model_folder
+from lamina.store.model_folder import load_model_folder
+
+
+def grow_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
+    """Fill a grown model's bottom with a trained model, and freeze it."""
+    folder = find_model_folder(folder)
+    loaded = load_model_folder(folder)
+    for side in ("source", "target"):
+        if getattr(loaded.text, side).vocabulary != getattr(data.text, side).vocabulary:
+            raise DataError(
+                f"{folder}: its {side} vocabulary differs from that of {data.folder}. Prepare the data with "
+                f"`--text-from {folder}`."
+            )
+    check_bottom(folder, loaded.model.config, model)
+    fill_bottom(dict(loaded.model.named_parameters()), model)
+
+
+def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
+    """The trained model must be the bottom of the grown one."""
+    config = model.config
+    if not isinstance(model.encoder, GrownEncoder) or not isinstance(model.decoder.wiring, GrownWiring):
+        raise UsageError(
+            f"--grow-from needs a model with encoder `grown` and bridge `grown` (system `depth-growing`), but the "
+            f"recipe has `{config.encoder.type}` and `{config.bridge.type}`."
+        )
+    if (trained.encoder.type, trained.bridge.type, trained.decoder.wiring) != ("stack", "top", "residual"):
+        raise UsageError(
+            f"{folder}: can only grow from encoder `stack`, bridge `top` and residual wiring, but has "
+            f"`{trained.encoder.type}`, `{trained.bridge.type}` and `{trained.decoder.wiring}`."
+        )
+    assert isinstance(model.encoder.wiring, GrownWiring)
+    bottoms = {"encoder": model.encoder.wiring.bottom, "decoder": model.decoder.wiring.bottom}
+    for name, bottom in bottoms.items():
+        layers = getattr(trained, name).layers
+        if layers != bottom:
+            raise UsageError(
+                f"{folder}: has {layers} {name} layers, but the recipe has {bottom} below its new ones. Set "
+                f"model.{name}.layers to {layers} plus the new ones."
+            )
+    same = ("d_model", "ffn_size", "heads", "norm", "share_embeddings", "head")
+    for name in same:
+        if getattr(trained, name) != getattr(config, name):
+            raise UsageError(
+                f"{folder}: its {name} is {getattr(trained, name)!r}, but the recipe's {getattr(config, name)!r}."
+            )
+    if trained.decoder.attention != config.decoder.attention:
+        raise UsageError(f"{folder}: its decoder attention is `{trained.decoder.attention}`; the recipe must agree.")
+
+
+def fill_bottom(weights: dict[str, Tensor], model: Seq2Seq) -> None:
+    """Copy and freeze the trained weights; the new final norms start as copies of the old ones and are trained."""
+    own = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, weight in weights.items():
+            if ".final_norm." in name:
+                own[name].copy_(weight)
+                name = name.replace("encoder.final_norm", "encoder.bottom_norm")
+                if name.startswith("decoder."):
+                    continue
+            own[name].copy_(weight)
+            own[name].requires_grad_(False)
+
+
+def prepare_growth(folder: Path | None, model: Seq2Seq, data: PreparedData) -> None:
+    """Grow a model if it is to be; one that is wired for it cannot be trained without its bottom."""
+    if folder is not None:
+        grow_from(folder, model, data)
+    elif isinstance(model.decoder.wiring, GrownWiring):
+        raise UsageError("A grown model is trained around a trained one: give --grow-from RUN.")
