@@ -26,7 +26,7 @@ def test_libretranslatepy(server: Running, expected: str) -> None:
 
 
 def test_deep_translator(server: Running, expected: str) -> None:
-    client = LibreTranslator(source="en", target="de", base_url=f"{server.url}/", api_key="none")
+    client = LibreTranslator(source="en", target="de", custom_url=f"{server.url}/", api_key="none")
     assert client.translate("A dog runs.") == expected
     assert client.translate_batch(["A dog runs.", "A dog runs."]) == [expected] * 2
 
@@ -61,7 +61,10 @@ def test_settings(server: Running) -> None:
     ],
 )
 def test_errors_are_one_sentence(server: Running, body: dict[str, object], status: int) -> None:
-    for response in (server.post("/translate", body), server.post("/translate", data=body)):
+    answers = [server.post("/translate", body)]
+    if body.get("q") != [1]:  # which a form writes as text
+        answers.append(server.post("/translate", data=body))
+    for response in answers:
         assert response.status_code == status
         assert isinstance(response.json()["error"], str)
 

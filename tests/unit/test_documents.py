@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -138,3 +139,22 @@ def test_long_samples_keep_their_structure() -> None:
 def test_formats_of_files() -> None:
     found = [format_of_file(name) for name in ("a.txt", "b.HTML", "c.srt", "d.vtt", "e.pdf")]
     assert found == ["text", "html", "srt", "vtt", None]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("html", "<a " * 30_000),
+        ("html", "<a '" * 30_000),
+        ("html", "a" + " " * 60_000 + "b"),
+        ("html", "<p>" * 20_000 + "</x>" * 20_000),
+        ("text", "." * 60_000),
+        ("text", "日本。" * 20_000),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,000\n" + "- <" * 20_000),
+    ],
+    ids=lambda value: value[:8].strip(),
+)
+def test_no_file_takes_quadratic_time(form: Format, text: str) -> None:
+    started = time.process_time()
+    read_document(text, form, "en")
+    assert time.process_time() - started < 2

@@ -99,8 +99,8 @@ class Supervisor:
 
     async def start(self) -> None:
         """The first worker; every later one replaces it."""
-        worker = await WorkerProcess.start(self.options)
-        self._adopt(worker)
+        async with self._reloading:
+            self._adopt(await WorkerProcess.start(self.options))
 
     async def reload(self) -> None:
         """Load the models again in another process; requests go to the old one until that is ready."""

@@ -74,14 +74,14 @@ function clearResult() {
 }
 
 function showResult(text, result, second) {
-  const correction = model("model").task === "correction";
+  const correction = $("edits").checked;
   $("accept-all").hidden = $("reject-all").hidden = !correction;
   if (correction) outputs.main.showEdits(text, result.text);
   else outputs.main.show(text, result);
   $("score").textContent = result.sentences.length ? `score ${result.score.toFixed(2)}` : "";
   if (second) {
     outputs.other.show(text, second);
-    outputs.main.markDifferences(outputs.other);
+    if (!correction) outputs.main.markDifferences(outputs.other);
     $("other-score").textContent = `score ${second.score.toFixed(2)}`;
   }
   $("backdrop").replaceChildren();
@@ -234,9 +234,10 @@ function reverse() {
   return state.models.find((each) => each.source === target && each.target === source && source !== target);
 }
 
-function updateModel() {
+function updateModel(other = true) {
   const chosen = model("model");
   if (!chosen) return;
+  if (other) $("edits").checked = chosen.task === "correction"; // a model that is another, not the same one once more
   $("source-title").textContent = `Source (${chosen.source})`;
   $("target-title").textContent = chosen.task === "correction" ? "Corrections" : `Result (${chosen.target})`;
   $("other-title").textContent = `Second model: ${$("other").value}`;
@@ -267,8 +268,9 @@ function setUpControls() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translateNow();
   });
   for (const id of ["model", "other", "compare", "nbest"]) {
-    $(id).addEventListener("change", () => { updateModel(); translateNow(); });
+    $(id).addEventListener("change", () => { updateModel(id === "model"); translateNow(); });
   }
+  $("edits").addEventListener("change", translateNow);
   $("key").addEventListener("change", start);
   $("key-form").addEventListener("submit", (event) => event.preventDefault());
   addEventListener("resize", closeMenu);

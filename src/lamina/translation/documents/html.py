@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from html import escape, unescape
 
 from lamina.translation.documents.document import Passage, Splitter, has_words, make_passages
 
 TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)"  # comments, declarations
-    r"|<(?P<close>/?)(?P<name>[a-zA-Z][^\s/>]*)(?P<attributes>(?:[^>\"']|\"[^\"]*\"|'[^']*')*)>",
+    r"|<(?P<close>/?)(?P<name>[a-zA-Z][^\s<>/]{0,99}+)"
+    r"(?P<attributes>(?:[^<>\"']{1,2000}+|\"[^\"]{0,9000}+\"|'[^']{0,9000}+'){0,400}+)>",
     re.DOTALL,
-)
+)  # bounded everywhere: no file makes it look at the same text again and again
 KEPT = frozenset({"script", "style", "pre", "code", "textarea", "kbd", "samp", "var", "svg", "math", "template"})
 RAW = frozenset({"script", "style", "textarea"})  # `<` within them starts nothing
 VOID = frozenset(
@@ -20,13 +22,16 @@ VOID = frozenset(
 NO = re.compile(r"""(?:^|\s)translate\s*=\s*["']?no(?![\w-])|class\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
 YES = re.compile(r"""(?:^|\s)translate\s*=\s*["']?(?:yes(?![\w-])|["'])""", re.IGNORECASE)
 SPACES = re.compile(r"\s+")
+SPACE_BEFORE = re.compile(r"(?:\s|&(?:nbsp|#160|#xa0|emsp|ensp|thinsp);)*+", re.IGNORECASE)
+SPACE_ENTITY = re.compile(r"&(?:nbsp|#160|#xa0|emsp|ensp|thinsp);\Z", re.IGNORECASE)
 
 
 def read_html(text: str, split: Splitter) -> list[str | Passage]:
     """Text between tags becomes passages, except where the page says not to."""
     pieces: list[str | Passage] = []
     position = 0
-    open_elements: list[tuple[str, bool]] = []  # each with whether its content is translated
+    open_elements: list[tuple[str, bool]] = []  # each with whether the text around it is translated
+    names: Counter[str] = Counter()  # of those elements
     translated = True
     while match := TOKEN.search(text, position):
         pieces += read_text(text[position : match.start()], split, translated)
@@ -36,12 +41,13 @@ def read_html(text: str, split: Splitter) -> list[str | Passage]:
         if not name or name in VOID:
             continue
         if match["close"]:
-            translated = close_element(open_elements, name, translated)
+            translated = close_element(open_elements, names, name, translated)
             continue
         attributes = match["attributes"]
         if attributes.rstrip().endswith("/"):
             continue
         open_elements.append((name, translated))
+        names[name] += 1
         if name in KEPT or NO.search(attributes):
             translated = False
         elif YES.search(attributes):
@@ -55,12 +61,12 @@ def read_html(text: str, split: Splitter) -> list[str | Passage]:
     return [piece for piece in pieces if piece != ""]
 
 
-def close_element(open_elements: list[tuple[str, bool]], name: str, translated: bool) -> bool:
+def close_element(open_elements: list[tuple[str, bool]], names: Counter[str], name: str, translated: bool) -> bool:
     """Leave an element and whatever was left open within it; a stray end tag changes nothing."""
-    for depth in range(len(open_elements) - 1, -1, -1):
-        if open_elements[depth][0] == name:
-            translated = open_elements[depth][1]
-            del open_elements[depth:]
+    while names[name]:
+        left, translated = open_elements.pop()
+        names[left] -= 1
+        if left == name:
             break
     return translated
 
@@ -80,13 +86,15 @@ def read_text(text: str, split: Splitter, translated: bool) -> list[str | Passag
 
 def outer_space(text: str) -> tuple[str, str, str]:
     """Space around a text node, spaces written as entities included, as it stands in the file."""
-    space = r"(?:\s|&nbsp;|&#160;|&#xa0;|&emsp;|&ensp;|&thinsp;)*"
-    before = re.match(space, text, re.IGNORECASE)
-    start = before.end() if before else 0
-    core = text[start:]
-    after = re.search(rf"{space}\Z", core, re.IGNORECASE)
-    end = after.start() if after else len(core)
-    return text[:start], core[:end], core[end:]
+    first = SPACE_BEFORE.match(text)
+    start, end = first.end() if first else 0, len(text)
+    while end > start:
+        entity = SPACE_ENTITY.search(text, max(start, end - 8), end)
+        shorter = entity.start() if entity else len(text[:end].rstrip()) if text[end - 1].isspace() else end
+        if shorter == end:
+            break
+        end = max(start, shorter)
+    return text[:start], text[start:end], text[end:]
 
 
 def write_text(text: str) -> str:

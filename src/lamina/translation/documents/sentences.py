@@ -15,14 +15,16 @@ ABBREVIATIONS = frozenset(
         "env", "av", "mme", "mlle",
     }
 )  # fmt: skip
-END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”）]*")
+END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|[。！？]++[」』”）]*+")
+LONG_LINE = 10_000  # characters: sentencex takes quadratic time where a line has thousands of sentences
+LONGEST_WORD = 40  # characters; no abbreviation is longer
 SMALL = re.compile(r"\s+[a-zà-öø-ÿ]")
 
 
 def split_sentences(text: str, language: str) -> list[str]:
     """The sentences of a text, each with the space after it: joined they are the text again."""
     segment = find_segmenter()
-    if segment is None:
+    if segment is None or len(text) > LONG_LINE:
         return split_by_rules(text)
     return locate(text, segment(language, text))
 
@@ -57,7 +59,7 @@ def split_by_rules(text: str) -> list[str]:
     start = 0
     for match in END.finditer(text):
         end = match.end()
-        if match.group() == "." and is_abbreviation(text[start : match.start()]):
+        if match.group() == "." and is_abbreviation(text[max(start, match.start() - LONGEST_WORD) : match.start()]):
             continue
         if SMALL.match(text, end):
             continue
