@@ -99,17 +99,21 @@ class Plan:
             "pretokenized": self.pretokenized,
             "text_from": None if self.text_from is None else TextPipeline.load(self.text_from).digests(),
             "languages": list(self.find_languages()),
-            "documents": {
-                "sentences": self.sentences,
-                "max_source": self.max_source,
-                "line_breaks": [getattr(source, "line_break", None) for source in self.splits().values()],
-            },
+            **self._describe_documents(),
             "filters": {
                 "active": list(self.filters.active),
                 "max_characters": self.filters.max_characters,
                 "max_ratio": self.filters.max_ratio,
             },
         }
+
+    def _describe_documents(self) -> dict[str, Any]:
+        """Nothing where sources are sentences, so that plans from before documents are still the same."""
+        breaks = {getattr(source, "line_break", " ") for source in self.splits().values()} - {" "}
+        if not (self.sentences or self.max_source or breaks):
+            return {}
+        how = {"sentences": self.sentences, "max_source": self.max_source, "line_breaks": sorted(breaks)}
+        return {"documents": how}
 
 
 def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_progress) -> PreparedData:
@@ -160,7 +164,7 @@ def begin(out: Path, description: dict[str, Any]) -> bool:
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         if before != description:
-            changed = ", ".join(key for key in description if before.get(key) != description[key])
+            changed = ", ".join(key for key in {**before, **description} if before.get(key) != description.get(key))
             raise UsageError(f"{out}: holds data of another plan (different: {changed}). Choose another folder.")
         return not (out / META).exists()
     if any(out.iterdir()):
