@@ -88,7 +88,7 @@ def check_folder(out: Path, description: dict[str, Any]) -> None:
     if (out / PLAN).exists():
         before = read_json(out / PLAN)
         if before != description:
-            changed = ", ".join(key for key in description if before.get(key) != description[key])
+            changed = ", ".join(key for key in {**before, **description} if before.get(key) != description.get(key))
             raise UsageError(
                 f"{out}: contains data prepared with other settings (different: {changed}). Choose another folder."
             )
