@@ -25,6 +25,7 @@ from lamina.cli.push import push
 from lamina.cli.recipes import recipes
 from lamina.cli.rescore import rescore
 from lamina.cli.score import score
+from lamina.cli.shortlist import shortlist
 from lamina.cli.study import study
 from lamina.cli.systems import systems
 from lamina.cli.train import train
@@ -50,6 +51,7 @@ app.command("score")(score)
 app.command("compare")(compare)
 app.command("export")(export)
 app.command("push")(push)
+app.command("shortlist")(shortlist)
 app.command("study")(study)
 app.command("distill")(distill)
 app.command("systems")(systems)

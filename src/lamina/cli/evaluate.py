@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lamina.cli.options import AsJson, Checkpoint, Device, Int8, Lowercase, Metrics, Threads, with_search_options
+from lamina.cli.options import (
+    AsJson,
+    Checkpoint,
+    Device,
+    Int8,
+    Lowercase,
+    Metrics,
+    ShortlistFolder,
+    Threads,
+    with_search_options,
+)
 from lamina.cli.outputs import Force, check_output, open_output
 
 if TYPE_CHECKING:
@@ -30,6 +40,7 @@ def evaluate(
     force: Force = False,
     checkpoint: Checkpoint = "best",
     int8: Int8 = False,
+    shortlist: ShortlistFolder = None,
     as_json: AsJson = False,
     device: Device = "auto",
     threads: Threads = None,
@@ -50,7 +61,7 @@ def evaluate(
     names = check_names(metrics or [])
     check_output(output, test, force)
     sources, references = read_test(*test)
-    translator = load(run, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
+    translator = load(run, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist)
     lines = translate_lines(translator, run, sources, translator.settings.with_options(**search))
     if output is not None:
         with open_output(output) as target:
