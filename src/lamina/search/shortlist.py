@@ -115,9 +115,9 @@ def learn_chances(
     chances: NDArray[Any] = np.ones(len(owners))
     for _ in range(ITERATIONS):
         weights = chances[places]
-        weights /= np.bincount(groups, weights)[groups]
+        weights = weights / np.bincount(groups, weights)[groups]
         chances = np.bincount(places, weights, minlength=len(owners))
-        chances /= np.bincount(owners, chances, minlength=entries)[owners]
+        chances = chances / np.bincount(owners, chances, minlength=entries)[owners]
     return chances
 
 
