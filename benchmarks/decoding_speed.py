@@ -45,7 +45,7 @@ from lamina.engine.compilation import ready_folder
 from lamina.interop.ctranslate2 import export_ctranslate2
 from lamina.model.layers.positions import sinusoids
 from lamina.model.seq2seq import Seq2Seq
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 from lamina.store.loading import load_run
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.vocabulary import EOS, PAD, SPECIALS, Vocabulary

@@ -22,7 +22,7 @@ import torch
 import lamina
 from lamina.base.cpu import chosen_set
 from lamina.engine.compilation import make_engine
-from lamina.search.settings import SearchSettings
+from lamina.recipe.decode import SearchSettings
 
 VOCABULARY, BEAM = 10_124, 5
 PLAIN, DEEP, FUSED = "plain-6", "msc-72", "surface-fusion-6"
