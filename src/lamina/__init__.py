@@ -38,6 +38,7 @@ def load(
     device: str = "auto",
     threads: int | None = None,
     int8: bool = False,
+    shortlist: str | os.PathLike[str] | None = None,
 ) -> Translator:
     """Load a run, a checkpoint or a model folder for translation; several are an ensemble.
 
@@ -48,7 +49,9 @@ def load(
     """
     from lamina.translation import load as load_translator
 
-    return load_translator(run, *others, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
+    return load_translator(
+        run, *others, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist
+    )
 
 
 def load_fairseq(

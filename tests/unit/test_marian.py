@@ -96,6 +96,15 @@ def compare(folder: Path, imported: Path) -> None:
     torch.testing.assert_close(ours[..., order], theirs[..., columns], rtol=0, atol=1e-4)
 
 
+def test_a_checkpoint_is_not_opened_by_mistake(place: Path) -> None:
+    assert run_lamina("translate", place / "opus", stdin="A dog.\n") == (
+        3,
+        "",
+        f"lamina: {place / 'opus'}: is a model for Hugging Face's transformers (marian); `lamina import-marian` turns "
+        "it into a model folder.\n",
+    )
+
+
 def test_logits_are_transformers(place: Path) -> None:
     compare(place / "opus", place / "imported")
 
@@ -162,6 +171,7 @@ def test_it_fine_tunes_and_round_trips(place: Path) -> None:
     [
         ("config.json", {"model_type": "t5"}, 2, "config.json: model_type must be `marian`, but is `t5` instead."),
         ("config.json", {"normalize_before": True}, 2, "normalize_before must be False, but is True instead."),
+        ("config.json", {"d_model": None}, 3, "d_model must be a whole number, but is None instead."),
         ("vocab.json", None, 3, "vocab.json: not found;"),
         ("source.spm", None, 3, "source.spm: cannot be read (No such file or directory)."),
         ("model.safetensors", None, 3, "has neither model.safetensors nor pytorch_model.bin."),

@@ -32,6 +32,7 @@ from lamina.cli.recipes import recipes
 from lamina.cli.rescore import rescore
 from lamina.cli.score import score
 from lamina.cli.serve import serve
+from lamina.cli.shortlist import shortlist
 from lamina.cli.study import study
 from lamina.cli.systems import systems
 from lamina.cli.train import train
@@ -64,6 +65,7 @@ app.command("edits")(edits)
 app.command("export")(export)
 app.command("push")(push)
 app.command("serve")(serve)
+app.command("shortlist")(shortlist)
 app.command("study")(study)
 app.command("distill")(distill)
 app.command("systems")(systems)

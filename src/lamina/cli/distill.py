@@ -29,9 +29,9 @@ def distill(
     ] = None,
     beam: Annotated[int, typer.Option("--beam", min=1, max=256, help="The teacher's beam.")] = 5,
     shard: Annotated[str, typer.Option("--shard", metavar="I/N", help="Translate only this part, then stop.")] = "1/1",
-    baseline: Annotated[
-        bool, typer.Option("--baseline/--no-baseline", help="Also train the student on the references alone.")
-    ] = True,
+    no_baseline: Annotated[
+        bool, typer.Option("--no-baseline", help="Do not also train the student on the references alone.")
+    ] = False,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
     ] = None,
@@ -85,10 +85,10 @@ def distill(
     train = TwoFiles(*(folder / "text" / f"train.{language}" for language in languages))
     with show_training(quiet) as show:
         train_student(plan, prepare_text(plan, train, folder / "data"), out, cores, show)
-        references = bool(plan.targets) and baseline and test is not None
+        references = bool(plan.targets) and not no_baseline and test is not None
         if references:
             if len(plan.sources) > 1:
-                raise UsageError("--baseline needs one --source and one --target; use --no-baseline.")
+                raise UsageError("The report's baseline needs one --source and one --target; use --no-baseline.")
             data = prepare_text(plan, TwoFiles(plan.sources[0], plan.targets[0]), folder / "reference-data")
             train_student(plan, data, folder / "references", cores, show)
     if test is not None:

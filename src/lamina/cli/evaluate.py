@@ -16,6 +16,7 @@ from lamina.cli.options import (
     Int8,
     Lowercase,
     Metrics,
+    ShortlistFolder,
     Threads,
     Tokenize,
     with_search_options,
@@ -50,6 +51,7 @@ def evaluate(
     force: Force = False,
     checkpoint: Checkpoint = "best",
     int8: Int8 = False,
+    shortlist: ShortlistFolder = None,
     as_json: AsJson = False,
     device: Device = "auto",
     threads: Threads = None,
@@ -79,7 +81,7 @@ def evaluate(
     if run is None:
         lines = run_baseline(str(baseline), sources)
     else:
-        translator = load(run, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
+        translator = load(run, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist)
         lines = translate_lines(translator, run, sources, translator.settings.with_options(**search))
         gold = replace(gold, language=translator.text.target.language)
     if output is not None:

@@ -20,6 +20,9 @@ Threads = Annotated[
 ]
 Checkpoint = Annotated[str, typer.Option("--checkpoint", help="Of a run: best, last or a step.")]
 Int8 = Annotated[bool, typer.Option("--int8", help="Compute matrix products in 8 bits (CPU).")]
+ShortlistFolder = Annotated[
+    Path | None, typer.Option("--shortlist", help="What `lamina shortlist` made: write only likely words, faster.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Ignore case.")]
 Metrics = Annotated[

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lamina.cli.next_step import say_next
-from lamina.cli.options import Checkpoint, Device, Int8, Threads, with_search_options
+from lamina.cli.options import Checkpoint, Device, Int8, ShortlistFolder, Threads, with_search_options
 from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import DataError, UsageError
 
@@ -74,6 +74,7 @@ def translate(
     attention: Annotated[bool, typer.Option("--attention", help="The last layer's attention (jsonl).")] = False,
     checkpoint: Checkpoint = "best",
     int8: Int8 = False,
+    shortlist: ShortlistFolder = None,
     buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines to read before translating any.")] = 2000,
     device: Device = "auto",
     threads: Threads = None,
@@ -105,7 +106,7 @@ def translate(
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
     check_output(output, (input_file, prefix), force)
     lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
-    translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
+    translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist)
     for note in () if quiet else translator.notes:
         print(f"lamina: {note}", file=sys.stderr)
     settings = translator.settings.with_options(**search)

@@ -14,6 +14,7 @@ from lamina.engine.lowering import lower
 from lamina.engine.machine import FIELDS
 from lamina.engine.prepared import Prepared
 from lamina.engine.program import Field, Weight
+from lamina.engine.restriction import restrict
 from lamina.engine.search import LENGTH, LIMIT, PREFIX_LENGTH, WRITTEN, Found, Layout, Options, Sources
 from lamina.engine.tuning import ENCODER_ROWS
 from lamina.engine.workspace import Workspace, allocate
@@ -57,22 +58,37 @@ class Engine:
         settings: SearchSettings,
         prefixes: Sequence[Sequence[int]] | None = None,
         stop: Int64 | None = None,
+        words: Int64 | None = None,
     ) -> list[list[Hypothesis]]:
         """The finished hypotheses of every source, best first; a source whose `stop` becomes 1 is given up.
 
-        A batch that would need much memory is searched in parts, with the same results.
+        A batch that would need much memory is searched in parts, with the same results. `words` is a shortlist: ids of
+        the target vocabulary, ascending, which are all that may be written.
         """
+        if words is not None and prefixes is not None:
+            prefixes = [np.searchsorted(words, np.array(prefix, np.int64)).tolist() for prefix in prefixes]
         batch = self.describe(sources, settings, prefixes, stop)
+        found = self._search(batch, sources, settings, prefixes, words)
+        return found if words is None else [rename_tokens(hypotheses, words) for hypotheses in found]
+
+    def _search(
+        self,
+        batch: Sources,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        prefixes: Sequence[Sequence[int]] | None,
+        words: Int64 | None,
+    ) -> list[list[Hypothesis]]:
+        """The same over the entries of a shortlist, which have numbers of their own."""
         room = int(batch.table[[LIMIT, PREFIX_LENGTH]].max(initial=0)) + 1
         count, beam = len(sources), settings.beam
         if count > 1 and self._cache_bytes(count * beam * room) > MUCH_MEMORY:
-            return [
-                hypotheses
-                for part in (slice(0, count // 2), slice(count // 2, None))
-                for hypotheses in self.search(
-                    sources[part], settings, None if prefixes is None else prefixes[part], batch.stop[part]
-                )
-            ]
+            results = []
+            for part in (slice(0, count // 2), slice(count // 2, None)):
+                own = None if prefixes is None else prefixes[part]
+                half = self.describe(sources[part], settings, own, batch.stop[part])
+                results += self._search(half, sources[part], settings, own, words)
+            return results
         if (size := self._cache_bytes(count * beam * room)) > MOST_MEMORY:
             memory = f"{size / 2**30:,.0f} GiB"
             raise UsageError(f"Outputs this long would need {memory} of memory; lower the beam or the maximum length.")
@@ -88,7 +104,11 @@ class Engine:
         with self.workspace() as space:
             layout = self.fit(space, batch, count * beam, room)
             self.encode(space, batch)
-            self.functions.decode(self.codes["decoder"], space.registers, batch, layout, options, space.rows(), found)
+            code = self.codes["decoder"]
+            if words is not None:
+                restriction = restrict(self, words)
+                code, layout = restriction.code, layout._replace(score_bytes=restriction.score_bytes)
+            self.functions.decode(code, space.registers, batch, layout, options, space.rows(), found)
         return [read_hypotheses(found, source, settings) for source in range(count)]
 
     def prepare(self, sources: Sequence[Sequence[int]]) -> Prepared:
@@ -210,6 +230,11 @@ def join(rows: Sequence[Sequence[int]]) -> tuple[Int64, Int64, Int64]:
     np.cumsum(length[:-1], out=first[1:])
     flat = [token for row in rows for token in row]
     return np.array(flat, np.int64), first, length
+
+
+def rename_tokens(hypotheses: Sequence[Hypothesis], words: Int64) -> list[Hypothesis]:
+    """Numbers of a shortlist's entries back to ids of the vocabulary."""
+    return [Hypothesis(words[each.tokens].tolist(), each.log_prob, each.score) for each in hypotheses]
 
 
 def read_hypotheses(found: Found, source: int, settings: SearchSettings) -> list[Hypothesis]:

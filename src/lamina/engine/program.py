@@ -49,6 +49,8 @@ class Program:
     positions: dict[int, nn.Module] = field(default_factory=dict)  # registers that hold position vectors
     pieces: list[Floats] = field(default_factory=list)  # the weights, in order
     size: int = 0  # of all weights, in floats
+    vocabulary: list[tuple[int, Tensor]] = field(default_factory=list)  # the decoder's instructions over it
+    score_registers: set[int] = field(default_factory=set)  # as wide as the vocabulary
 
     def __post_init__(self) -> None:
         self._known: dict[Hashable, tuple[Weight, ...]] = {}
@@ -67,6 +69,11 @@ class Program:
     def emit(self, op: int, *fields: Field) -> None:
         """Append an instruction."""
         self._code.append((op, *fields))
+
+    def note_vocabulary(self, weight_VD: Tensor) -> None:
+        """The next instruction has a row of this matrix for each entry of the target vocabulary."""
+        if self._code is self.decoder:
+            self.vocabulary.append((len(self.decoder), weight_VD))
 
     # registers
 

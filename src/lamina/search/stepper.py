@@ -39,6 +39,35 @@ class TorchState:
     cache: DecoderCache
 
 
+class ShortlistStepper:
+    """A model whose vocabulary is a shortlist; tokens in and out are numbers of its entries."""
+
+    def __init__(self, model: Seq2Seq, words_V: Tensor) -> None:
+        self.model, self.words_V = model, words_V
+        self.stepper = TorchStepper(model)
+        self.rows_VD = model.head.weight_VD.detach()[words_V]
+
+    def start(self, source_BS: Tensor, rows: int) -> TorchState:
+        """Encode the sources."""
+        return self.stepper.start(source_BS, rows)
+
+    def step(self, tokens_R: Tensor, state: TorchState) -> tuple[LogProbs, TorchState]:
+        """Read one more token in every row."""
+        self.model.head.shortlist_VD = self.rows_VD
+        try:
+            return self.stepper.step(self.words_V[tokens_R], state)
+        finally:
+            self.model.head.shortlist_VD = None
+
+    def reorder(self, state: TorchState, rows_R: Tensor) -> TorchState:
+        """As the model's."""
+        return self.stepper.reorder(state, rows_R)
+
+    def keep(self, state: TorchState, sources: Tensor) -> TorchState:
+        """As the model's."""
+        return self.stepper.keep(state, sources)
+
+
 class TorchStepper:
     """One model, on any device. Keys and values of a memory are computed once per source, never copied per beam."""
 

@@ -173,6 +173,10 @@ def read_config_file(path: Path) -> dict[str, Any]:
     if found != FORMAT:
         if (path.parent / "model.bin").is_file():
             raise DataError(f"{path.parent}: is a CTranslate2 model; open it with ctranslate2.Translator.")
+        if isinstance(content, dict) and "model_type" in content:
+            kind = content["model_type"]
+            hint = "; `lamina import-marian` turns it into a model folder" if kind == "marian" else ""
+            raise DataError(f"{path.parent}: is a model for Hugging Face's transformers ({kind}){hint}.")
         older = " It was written before Lamina 0.2; train or import the model again." if found == 1 else ""
         raise DataError(f"{path}: format must be {FORMAT}, but is {found} instead.{older}")
     digests = content.get("sha256")

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lamina.errors import UsageError
+from lamina.model.heads.softmax import BiasedSoftmaxHead
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.search.beam import beam_search
 from lamina.search.ensemble import EnsembleStepper
 from lamina.search.hypothesis import Hypothesis
 from lamina.search.sampling import SamplingSettings, sample
-from lamina.search.stepper import Stepper, TorchStepper
+from lamina.search.shortlist import Shortlist
+from lamina.search.stepper import ShortlistStepper, Stepper, TorchStepper
 from lamina.text.vocabulary import PAD
 
 if TYPE_CHECKING:
@@ -60,23 +63,25 @@ class Backend(Protocol):
         """What every decoder layer of the first model attends to in each stream, (heads, prefix, source)."""
 
 
-def choose_backend(models: Sequence[Seq2Seq], int8: bool = False) -> tuple[Backend, list[str]]:
+def choose_backend(
+    models: Sequence[Seq2Seq], int8: bool = False, shortlist: Shortlist | None = None
+) -> tuple[Backend, list[str]]:
     """The fastest backend for these models, and notes for the user."""
     from lamina.engine.compilation import make_engine
     from lamina.engine.lowering.parts import UnsupportedModule
 
     if models[0].head.weight_VD.device.type == "cpu":
         try:
-            return EngineBackend(make_engine(models, int8)), []
+            return EngineBackend(make_engine(models, int8), shortlist), []
         except UnsupportedModule as reason:
             if int8:
                 raise UsageError(f"--int8 needs the CPU engine, which does not support {reason}.") from None
-            return TorchBackend(models), [
+            return TorchBackend(models, shortlist), [
                 f"the CPU engine does not support {reason}; decoding with torch, which is slower."
             ]
     if int8:
         raise UsageError("--int8 is for decoding on a CPU.")
-    return TorchBackend(models), []
+    return TorchBackend(models, shortlist), []
 
 
 class TorchBackend:
@@ -84,7 +89,11 @@ class TorchBackend:
 
     batches_at_once = 1
 
-    def __init__(self, models: Sequence[Seq2Seq]) -> None:
+    def __init__(self, models: Sequence[Seq2Seq], shortlist: Shortlist | None = None) -> None:
+        odd = [type(model.head).__name__ for model in models if isinstance(model.head, BiasedSoftmaxHead)]
+        if shortlist is not None and odd:
+            raise UsageError("--shortlist: head `softmax` with a bias has a row for every entry; omit it.")
+        self.models, self.shortlist = models, shortlist
         self.model = models[0]
         self.device = self.model.head.weight_VD.device
         steppers = [TorchStepper(model) for model in models]
@@ -94,8 +103,24 @@ class TorchBackend:
         for batch in batches:
             source_BS = pad_ids(batch.sources, self.device)
             with torch.inference_mode():
-                found = beam_search(self.stepper, source_BS, settings, self.model.start_id, batch.prefixes)
+                if self.shortlist is None:
+                    found = beam_search(self.stepper, source_BS, settings, self.model.start_id, batch.prefixes)
+                else:
+                    found = self._search_shortlist(self.shortlist, batch, source_BS, settings)
             yield found
+
+    def _search_shortlist(
+        self, shortlist: Shortlist, batch: SourceBatch, source_BS: Tensor, settings: SearchSettings
+    ) -> Hypotheses:
+        words = shortlist.select(batch.sources, batch.prefixes)
+        prefixes = batch.prefixes and [np.searchsorted(words, np.array(each, int)).tolist() for each in batch.prefixes]
+        steppers = [ShortlistStepper(model, torch.as_tensor(words, device=self.device)) for model in self.models]
+        stepper: Stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
+        found = beam_search(stepper, source_BS, settings, self.model.start_id, prefixes)
+        return [
+            [Hypothesis(words[each.tokens].tolist(), each.log_prob, each.score) for each in hypotheses]
+            for hypotheses in found
+        ]
 
     def sample(
         self,
@@ -118,10 +143,11 @@ class TorchBackend:
 class EngineBackend:
     """The CPU engine, with one thread for each of torch's; they share the weights."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, shortlist: Shortlist | None = None) -> None:
         from lamina.engine.stepper import EngineStepper
 
         self.engine, self.stepper = engine, EngineStepper(engine)
+        self.shortlist = shortlist
         self._pool: ThreadPoolExecutor | None = None
         self._pool_of = (0, 0)  # its threads, and the process that made it: threads do not survive a fork
 
@@ -136,12 +162,11 @@ class EngineBackend:
         try:
             if min(len(batches), self.batches_at_once) < 2:
                 for batch, stop in zip(batches, stops, strict=True):
-                    yield self.engine.search(batch.sources, settings, batch.prefixes, stop)
+                    yield self._search(batch, settings, stop)
                 return
             pool = self._threads()
             futures = [
-                pool.submit(self.engine.search, batch.sources, settings, batch.prefixes, stop)
-                for batch, stop in zip(batches, stops, strict=True)
+                pool.submit(self._search, batch, settings, stop) for batch, stop in zip(batches, stops, strict=True)
             ]
             for future in futures:
                 yield future.result()
@@ -150,6 +175,10 @@ class EngineBackend:
                 stop[:] = 1
             for future in futures:
                 future.cancel()
+
+    def _search(self, batch: SourceBatch, settings: SearchSettings, stop: NDArray[np.int64]) -> Hypotheses:
+        words = None if self.shortlist is None else self.shortlist.select(batch.sources, batch.prefixes)
+        return self.engine.search(batch.sources, settings, batch.prefixes, stop, words)
 
     def sample(
         self,

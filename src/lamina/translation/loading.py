@@ -12,6 +12,7 @@ import torch
 from lamina.base.devices import choose_device
 from lamina.errors import DataError, UsageError
 from lamina.recipe.decode import SearchSettings
+from lamina.search.shortlist import load_shortlist
 from lamina.store.hub import fetch
 from lamina.store.loading import load_run
 from lamina.store.onnx_folder import is_onnx_folder
@@ -31,12 +32,15 @@ def load(
     device: str = "auto",
     threads: int | None = None,
     int8: bool = False,
+    shortlist: str | os.PathLike[str] | None = None,
 ) -> Translator:
     """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
     if threads is not None:
         torch.set_num_threads(threads)
     folders = [fetch(each) for each in (run, *others)]
     exported = [folder for folder in folders if is_onnx_folder(folder)]
+    if exported and shortlist is not None:
+        raise UsageError(f"{exported[0]}: is an ONNX export, whose vocabulary is fixed; omit --shortlist.")
     if exported:
         return load_onnx(exported[0], alone=not others, device=device, int8=int8)
     place = choose_device(device)
@@ -46,7 +50,8 @@ def load(
         if other_vocabulary(text, each.text):
             raise DataError(f"{other}: its vocabulary differs from that of {run}; an ensemble needs one vocabulary.")
     models = [each.model.to(place).eval() for each in loaded]
-    translator = Translator(models, text, loaded[0].decode, int8=int8)
+    table = None if shortlist is None else load_shortlist(Path(shortlist), text)
+    translator = Translator(models, text, loaded[0].decode, int8=int8, shortlist=table)
     if int8 and (ratio := int8_ratio(translator)) > 1:
         translator.notes.append(f"--int8 is {ratio:.2f}× slower here; omit it.")
     return translator

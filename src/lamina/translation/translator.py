@@ -16,6 +16,7 @@ from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.search.hypothesis import Hypothesis
 from lamina.search.sampling import SamplingSettings
+from lamina.search.shortlist import Shortlist
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
 from lamina.translation.backends import Backend, SourceBatch, choose_backend, pad_ids
@@ -48,6 +49,7 @@ class Translator:
         settings: SearchSettings | None = None,
         *,
         int8: bool = False,
+        shortlist: Shortlist | None = None,
         backend: Backend | None = None,
     ) -> None:
         self._models, self.text = list(models), text
@@ -55,7 +57,7 @@ class Translator:
         self.device = self._models[0].head.weight_VD.device if self._models else torch.device("cpu")
         self.notes: list[str] = []  # for the user
         if backend is None:
-            backend, self.notes = choose_backend(self._models, int8)
+            backend, self.notes = choose_backend(self._models, int8, shortlist)
         self.backend = backend
 
     @property

@@ -31,6 +31,8 @@ def lower_softmax(parts: Parts, features: int, weight_VD: Tensor) -> Distributio
     """Scores E·u, and log Σ e^score."""
     program = parts.program
     scores, normaliser = program.register(len(weight_VD)), program.register(1)
+    program.score_registers.add(scores)
+    program.note_vocabulary(weight_VD)
     program.product(scores, features, weight_VD, None, hide_padding=True)
     program.emit(machine.LOG_SUM_EXP, normaliser, scores, 0, 4 * program.widths[scores])
     return Distribution(scores, normaliser)

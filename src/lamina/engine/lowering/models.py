@@ -89,6 +89,7 @@ def _embed(program: Program, dst: int, tokens: TokenEmbedding, width: int, posit
         return (rows,)
 
     (place,) = program.once(("table", weight.data_ptr()), table)
+    program.note_vocabulary(weight)
     program.emit(machine.EMBED, dst, 0, place, whole_bytes(width), program.scalar(math.sqrt(width)), positions)
 
 
@@ -97,6 +98,7 @@ def _average(program: Program, each: Sequence[Distribution]) -> Distribution:
     if len(each) == 1:
         return each[0]
     scores, size = program.register(program.widths[each[0].scores]), 4 * program.widths[each[0].scores]
+    program.score_registers.add(scores)
     for number, own in enumerate(each):
         program.emit(machine.LOG_ADD, scores, own.scores, own.normaliser, size, int(number > 0))
     return Distribution(scores, program.fixed_register(np.array([math.log(len(each))], np.float32)))

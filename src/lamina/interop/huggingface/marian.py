@@ -25,6 +25,10 @@ from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.vocabulary import BOS, PAD, SPECIALS, Vocabulary
 
 UNLIKELY = 30.0  # how far the bias of `<s>` is below the least of the others
+SIZES = (
+    *("d_model", "vocab_size", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim"),
+    *("encoder_attention_heads", "decoder_attention_heads", "pad_token_id", "eos_token_id"),
+)
 NEUTRAL = {  # what the configuration must say, or not say at all
     "normalize_before": False,
     "normalize_embedding": False,
@@ -71,6 +75,9 @@ def check_config(config: dict[str, Any], path: Path) -> None:
     kind = config.get("model_type")
     if kind != "marian":
         raise UsageError(f"{path}: model_type must be `marian`, but is `{kind}` instead.")
+    missing = [key for key in SIZES if not isinstance(config.get(key), int)]
+    if missing:
+        raise DataError(f"{path}: {missing[0]} must be a whole number, but is {config.get(missing[0])} instead.")
     for key, value in NEUTRAL.items():
         if config.get(key, value) != value:
             raise UsageError(f"{path}: {key} must be {value}, but is {config[key]} instead.")

@@ -19,6 +19,7 @@ class Head(nn.Module, ABC):
     """
 
     weight_VD: nn.Parameter
+    shortlist_VD: Tensor | None = None  # rows of the softmax matrix that take its place while a search says so
     normalised = True  # whether probabilities sum to 1; if not, their perplexity does not compare with others
 
     def project_source(self, enc: EncoderStates) -> Any:
@@ -27,7 +28,7 @@ class Head(nn.Module, ABC):
 
     def logits(self, x_BTD: Tensor) -> Tensor:
         """E·x for every position."""
-        return F.linear(x_BTD, self.weight_VD)
+        return F.linear(x_BTD, self.weight_VD if self.shortlist_VD is None else self.shortlist_VD)
 
     def softmax(self, x_BTD: Tensor) -> LogProbs:
         """The distribution whose logits are E·x, normalised in at least 32 bits."""

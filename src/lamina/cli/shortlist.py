@@ -1,0 +1,35 @@
+"""`lamina shortlist`: a lexical table that makes decoding faster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lamina.cli.next_step import say_next
+
+
+def shortlist(
+    data: Annotated[Path, typer.Option("--data", help="The data folder that the model was trained on.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write; must not exist yet.")],
+    candidates: Annotated[int, typer.Option("--candidates", min=1, help="Target words of each source word.")] = 40,
+    frequent: Annotated[int, typer.Option("--frequent", min=0, help="Most frequent target words, for all.")] = 200,
+) -> None:
+    """Learn which target words each source word needs (IBM model 1), for `lamina translate --shortlist`.
+
+    [bold]Example[/bold]
+
+        lamina shortlist --data data --out shortlist
+    """
+    from lamina.base.files import require_absent
+    from lamina.corpus.prepared import PreparedData
+    from lamina.search.shortlist import learn_shortlist
+
+    require_absent(out)
+    prepared = PreparedData(data)
+    train = prepared.split("train")
+    pairs = ((source.tolist(), target.tolist()) for source, target in map(train.__getitem__, range(len(train))))
+    learn_shortlist(pairs, prepared.text, candidates, frequent).save(out)
+    print(f"{out}: {candidates} candidates for each of {len(prepared.text.source.vocabulary):,} source words")
+    say_next("lamina", "translate", "RUN", "--shortlist", out, "--input", "FILE")

@@ -1,0 +1,134 @@
+"""Vocabulary shortlists: the few entries of the target vocabulary that a batch of sources may need.
+
+A lexical table gives every source token its likeliest target tokens; to these come the most frequent ones. Search then
+runs over the shortlist as over a small vocabulary: entry i is `words[i]`, and the special symbols keep their ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from lamina.base.files import atomic_folder, require_absent
+from lamina.errors import DataError
+from lamina.text.pipeline import TextPipeline
+from lamina.text.vocabulary import SPECIALS
+
+Int32 = NDArray[np.int32]
+Words = NDArray[np.int64]  # ids of the target vocabulary, ascending, the special symbols first
+
+TABLE = "shortlist.safetensors"
+MOST_ENTRIES = 20_000_000  # pairs of tokens that the table is learned from
+ITERATIONS = 4
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """A lexical table, and the text pipeline that its ids belong to."""
+
+    candidates: Int32  # (source vocabulary, K) target ids, −1 where there are fewer
+    frequent: Int32
+    vocabularies: str  # a digest of both
+
+    def select(self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None = None) -> Words:
+        """What targets of these sources may be made of; forced prefixes are in it."""
+        tokens = np.unique(np.concatenate([np.asarray(source, np.int64) for source in sources]))
+        forced = [token for prefix in prefixes or () for token in prefix]
+        parts = (np.arange(len(SPECIALS)), self.frequent, self.candidates[tokens].reshape(-1), np.array(forced, int))
+        words = np.unique(np.concatenate([np.asarray(part, np.int64) for part in parts]))
+        return words[words >= 0]
+
+    def save(self, folder: Path) -> None:
+        """Write a folder, which must not exist yet."""
+        require_absent(folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(folder) as partial:
+                tensors = {"candidates": self.candidates, "frequent": self.frequent}
+                save_file(tensors, partial / TABLE, metadata={"vocabularies": self.vocabularies})
+        except OSError as error:
+            raise DataError(f"{folder}: cannot be written ({error.strerror}).") from error
+
+
+def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
+    """What `save` wrote, if it belongs to this text pipeline."""
+    path = folder / TABLE
+    try:
+        with safetensors.safe_open(path, "np") as opened:
+            vocabularies = (opened.metadata() or {}).get("vocabularies", "")
+        tensors = load_file(path)
+        shortlist = Shortlist(tensors["candidates"], tensors["frequent"], vocabularies)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: not found; `lamina shortlist` makes one.") from error
+    except (OSError, KeyError, safetensors.SafetensorError) as error:
+        raise DataError(f"{path}: is not a shortlist ({error}).") from error
+    if vocabularies != digest_vocabularies(text):
+        raise DataError(f"{folder}: was made for other vocabularies; make one with `lamina shortlist`.")
+    return shortlist
+
+
+def digest_vocabularies(text: TextPipeline) -> str:
+    """Two pipelines with the same digest number their subwords alike."""
+    both = f"{text.source.vocabulary.text()}\0{text.target.vocabulary.text()}"
+    return hashlib.sha256(both.encode("utf-8")).hexdigest()
+
+
+def learn_shortlist(
+    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], text: TextPipeline, candidates: int, frequent: int
+) -> Shortlist:
+    """A table from encoded pairs: t(target | source) of IBM's model 1 (Brown et al. 1993) after a few iterations."""
+    entries = len(text.target.vocabulary)
+    counts = np.zeros(entries, np.int64)
+    sources: list[NDArray[np.int64]] = []
+    targets: list[NDArray[np.int64]] = []
+    groups: list[NDArray[np.int64]] = []
+    size = positions = 0
+    for source, target in pairs:
+        one, other = np.unique(np.asarray(source, np.int64)), np.asarray(target, np.int64)
+        counts += np.bincount(other, minlength=entries)
+        if size < MOST_ENTRIES:
+            sources.append(np.tile(one, len(other)))
+            targets.append(other.repeat(len(one)))
+            groups.append(np.arange(positions, positions + len(other)).repeat(len(one)))
+            size, positions = size + len(one) * len(other), positions + len(other)
+    if not sources:
+        raise DataError("There are no pairs to learn a shortlist from.")
+    keys, places = np.unique(np.concatenate(sources) * entries + np.concatenate(targets), return_inverse=True)
+    chances = learn_chances(keys // entries, places, np.concatenate(groups), len(text.source.vocabulary))
+    table = best_targets(keys // entries, keys % entries, chances, len(text.source.vocabulary), candidates)
+    most = np.argsort(-counts, kind="stable")[:frequent]
+    return Shortlist(table, most[counts[most] > 0].astype(np.int32), digest_vocabularies(text))
+
+
+def learn_chances(
+    owners: NDArray[np.int64], places: NDArray[np.int64], groups: NDArray[np.int64], entries: int
+) -> NDArray[np.float64]:
+    """t of every pair of a source and a target token that occur together; `places` has those of each target token."""
+    chances: NDArray[Any] = np.ones(len(owners))
+    for _ in range(ITERATIONS):
+        weights = chances[places]
+        weights = weights / np.bincount(groups, weights)[groups]
+        chances = np.bincount(places, weights, minlength=len(owners))
+        chances = chances / np.bincount(owners, chances, minlength=entries)[owners]
+    return chances
+
+
+def best_targets(
+    owners: NDArray[np.int64], targets: NDArray[np.int64], chances: NDArray[np.float64], entries: int, most: int
+) -> Int32:
+    """The likeliest target tokens of each source token."""
+    order = np.lexsort((-chances, owners))
+    owners, targets = owners[order], targets[order]
+    ranks = np.arange(len(owners)) - np.searchsorted(owners, owners)
+    table = np.full((entries, most), -1, np.int32)
+    kept = ranks < most
+    table[owners[kept], ranks[kept]] = targets[kept]
+    return table
