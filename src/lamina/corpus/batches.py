@@ -70,12 +70,14 @@ class Batches:
         rank: int = 0,
         seed: int = 1,
         start_id: int = BOS,
+        multiple: int = 1,
     ) -> None:
         self.split = split
         self.batch_tokens = batch_tokens
         self.capacity = batch_tokens * accumulate * ranks
         self.accumulate, self.ranks, self.rank = accumulate, ranks, rank
         self.seed, self.start_id = seed, start_id
+        self.multiple = multiple  # of which padded lengths are; kernels of GPUs like 8
 
     @cached_property
     def source_lengths(self) -> NDArray[np.int32]:
@@ -166,12 +168,14 @@ class Batches:
             sources.append(source)
             targets.append(target)
         prefixes = [np.concatenate([[self.start_id], target[:-1]]) for target in targets]
-        return Batch(pad_arrays(sources), pad_arrays(prefixes), pad_arrays(targets), pairs)
+        source_BS, prefix_BT, target_BT = (pad_arrays(rows, self.multiple) for rows in (sources, prefixes, targets))
+        return Batch(source_BS, prefix_BT, target_BT, pairs)
 
 
-def pad_arrays(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """Rows of ids as a rectangle, padded on the right."""
-    padded = np.full((len(rows), max(map(len, rows), default=0)), PAD, dtype=np.int64)
+def pad_arrays(rows: Sequence[NDArray[Any]], multiple: int = 1) -> NDArray[np.int64]:
+    """Rows of ids as a rectangle, padded on the right to a multiple of a length."""
+    longest = max(map(len, rows), default=0)
+    padded = np.full((len(rows), -(-longest // multiple) * multiple), PAD, dtype=np.int64)
     for number, row in enumerate(rows):
         padded[number, : len(row)] = row
     return padded

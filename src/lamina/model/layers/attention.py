@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from lamina.model.layers.dropout import keep_mask
@@ -29,14 +31,31 @@ class PackedLinear(nn.Linear):
 
     def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
         """Parts `first` up to `last`, side by side."""
-        d_model = self.in_features
-        if not torch.is_grad_enabled():
-            bias = self.bias[first * d_model : last * d_model]
-        else:
-            # the bias of keys shifts all scores of a query alike: its gradient is 0, and rounding must not train it
-            query, key, value = self.bias.chunk(3)
-            bias = torch.cat((query, key.detach(), value)[first:last])
-        return F.linear(x_BTD, self.weight[first * d_model : last * d_model], bias)
+        weight, bias = self.weight, self.bias
+        if torch.is_grad_enabled():
+            bias = _FixedKeyBias.apply(bias)  # type: ignore[no-untyped-call]
+        parts = len(bias) // self.in_features
+        if last - first < parts:
+            sizes = [n * self.in_features for n in (first, last - first, parts - last)]
+            weight, bias = weight.split(sizes)[1], bias.split(sizes)[1]
+        return F.linear(x_BTD, weight, bias)
+
+
+class _FixedKeyBias(torch.autograd.Function):
+    """The biases of query, key and value; the key's, which shifts all scores of a query alike, has the gradient 0.
+
+    Rounding would make it another small number, which Adam would blow up to a whole step.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, bias: Tensor) -> Tensor:
+        return bias.view_as(bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        query, key, value = grad.chunk(3)
+        return torch.cat([query, torch.zeros_like(key), value])
 
 
 class Attention(nn.Module):
@@ -99,10 +118,10 @@ class Attention(nn.Module):
         """Attend from x to a projected memory."""
         return self.out(self.attend(self.query(x_BTD), memory, mask))
 
-    def forward(self, x_BTD: Tensor, valid_BT: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, mask: Tensor) -> Tensor:
         """Attend from x to itself."""
         query_BHTK, keys_BHTK, values_BHTK = self.project(x_BTD, 0, 3)
-        attended_BTD = self.attend(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask_keys(valid_BT))
+        attended_BTD = self.attend(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask)
         return self.out(attended_BTD)
 
 
@@ -146,12 +165,22 @@ def join_heads(x_BHTK: Tensor) -> Tensor:
 
 
 def mask_memory(valid_BM: Tensor, keys_BHMK: Tensor) -> Tensor | None:
-    """`mask_keys` for a memory that is read many times: nothing if nothing is padding, and ready to be added."""
-    if valid_BM.device.type != "cpu":
-        return mask_keys(valid_BM)
-    if bool(valid_BM.all()):
-        return None
-    return additive_mask(mask_keys(valid_BM), keys_BHMK.dtype).repeat(1, keys_BHMK.shape[1], 1, 1)
+    """`mask_padding` for a memory that is read many times; on a CPU (asking is free) None if there is no padding."""
+    mask = additive_mask(mask_keys(valid_BM), keys_BHMK.dtype)
+    if valid_BM.device.type != "cpu" or torch.compiler.is_compiling():
+        return mask
+    return None if bool(valid_BM.all()) else mask.repeat(1, keys_BHMK.shape[1], 1, 1)
+
+
+def mask_padding(valid_BM: Tensor, like: Tensor) -> Tensor:
+    """Real tokens as something to add to scores, (B, 1, 1, M), in the type in which attention computes."""
+    return additive_mask(mask_keys(valid_BM), product_type(like))
+
+
+def product_type(like: Tensor) -> torch.dtype:
+    """What products are computed in: the type of a tensor, or autocast's."""
+    device = like.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
 
 
 def mask_keys(valid_BM: Tensor) -> Tensor:
