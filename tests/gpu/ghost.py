@@ -65,7 +65,7 @@ def load_shim() -> tuple[Any, str | None]:
 SHIM, MISSING = load_shim()
 
 import torch  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes  # noqa: E402
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten  # noqa: E402
 
 aten = torch.ops.aten
@@ -281,6 +281,50 @@ REPLACED: dict[Any, Callable[..., Any]] = {
 }
 
 
+class FusedAttention(torch.autograd.Function):
+    """A GPU's attention is one kernel forward and one backward; the CPU's would be seen as a dozen."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool) -> Any:
+        inputs = [each.elem.detach().requires_grad_() for each in (query, key, value)]
+        _Current.modes[-1].kernels["fused_attention"] += 1
+        with _disable_current_modes(), torch.enable_grad():
+            out = SDPA(*inputs, None if mask is None else mask.elem, dropout_p=dropout, is_causal=causal)
+        ctx.kept, ctx.out = inputs, out
+        return GhostTensor(by_position(out.detach()), query.device)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        _Current.modes[-1].kernels["fused_attention_backward"] += 1
+        with _disable_current_modes():
+            grads = torch.autograd.grad(ctx.out, ctx.kept, grad.elem)
+        return *(GhostTensor(by_position(each), grad.device) for each in grads), None, None, None
+
+
+def by_position(x_BHTK: torch.Tensor) -> torch.Tensor:
+    """Laid out as a GPU's kernel leaves it: the heads of a position beside each other."""
+    return x_BHTK.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+SDPA = torch.nn.functional.scaled_dot_product_attention
+
+
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False
+) -> Any:
+    """torch's fused attention: on the ghost one kernel, with autocast's conversions before it."""
+    if not isinstance(query, GhostTensor):
+        return SDPA(query, key, value, attn_mask, dropout_p, is_causal)
+    tensors = [query, key, value] if attn_mask is None else [query, key, value, attn_mask]
+    check_devices(aten.bmm.default, (), tensors, [x for x in tensors if isinstance(x, GhostTensor)],
+                  [x for x in tensors if not isinstance(x, GhostTensor)])  # fmt: skip
+    if torch.is_autocast_enabled("cuda"):
+        tensors = [each.to(torch.get_autocast_dtype("cuda")) for each in tensors]
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        _Current.modes[-1].kernels["bool_mask_to_float"] += 2
+    return FusedAttention.apply(*tensors[:3], tensors[3] if attn_mask is not None else None, dropout_p, is_causal)
+
+
 class GhostGpu(TorchDispatchMode):
     """Within the context there are two GPUs, and what they do is counted."""
 
@@ -315,6 +359,9 @@ class GhostGpu(TorchDispatchMode):
         for name, value in self._answers().items():
             self.stack.enter_context(patch.object(torch.cuda, name, value))
         self.stack.enter_context(patch.object(torch.Tensor, "pin_memory", pin))
+        self.stack.enter_context(patch.object(torch.nn.functional, "scaled_dot_product_attention", attention))
+        kinds = [torch.Tensor, torch.nn.Parameter, GhostTensor]  # else each tensor would be a kernel of its own
+        self.stack.enter_context(patch.object(torch.utils._foreach_utils, "_foreach_supported_types", kinds))
         self.stack.enter_context(patch.object(torch, "inference_mode", torch.no_grad))  # it has no tensor subclasses
         _Current.modes.append(self)
         return super().__enter__()

@@ -31,6 +31,16 @@ Metrics = Annotated[
     ),
 ]
 Sources = Annotated[Path | None, typer.Option("--source", help="The source text (needed by gleu).")]
+OnCluster = Annotated[
+    Literal["local", "slurm"] | None,
+    typer.Option("--cluster", help="Run as jobs, on Slurm or on this machine (extra `cluster`)."),
+]
+ClusterOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster-option", metavar="KEY=VALUE", help="Of submitit, such as slurm_partition=gpu; may be repeated."
+    ),
+]
 Command = Callable[..., None]
 
 

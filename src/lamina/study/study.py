@@ -17,6 +17,7 @@ from lamina.analysis.finding import Finding
 from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.page import page, paragraph, section, table
 from lamina.analysis.sections import Outputs, curve_section, example_section
+from lamina.base.cluster import Cluster
 from lamina.base.files import digest, write_file
 from lamina.base.problems import describe
 from lamina.base.settings import Settings
@@ -27,7 +28,7 @@ from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
 from lamina.scoring.sacre import corpus_bleu
 from lamina.store.metrics import read_records
-from lamina.study.launch import Show, Training, train_all
+from lamina.study.launch import Show, Training, train_all, train_on_cluster
 from lamina.translation import load
 
 SHOWN = 6
@@ -110,13 +111,26 @@ def plan(study: Study, place: Path, out: Path, threads: int) -> list[Training]:
     return trainings
 
 
-def run_study(study: Study, place: Path, out: Path, at_once: int, threads: int, show: Show) -> Finding:
+def run_study(
+    study: Study,
+    place: Path,
+    out: Path,
+    at_once: int,
+    threads: int,
+    show: Show,
+    cluster: Cluster | None = None,
+    options: dict[str, Any] | None = None,
+) -> Finding:
     """Train what is missing, evaluate, and write the table and the page; killed, it goes on where it stopped."""
     trainings = plan(study, place, out, threads)
     missing = [training for training in trainings if not is_done(training)]
-    train_all(missing, at_once, show)
-    for training in missing:
-        write_file(done_mark(training), fingerprint(training))
+    if cluster is None:
+        train_all(missing, at_once, show)
+        for training in missing:
+            write_file(done_mark(training), fingerprint(training))
+    else:
+        marked = [(training, done_mark(training), fingerprint(training)) for training in missing]
+        train_on_cluster(marked, out, cluster, options or {}, at_once, show)
     pairs = list(TwoFiles(*study.test).pairs())
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     systems = [system for system in study.systems for _ in study.seeds]

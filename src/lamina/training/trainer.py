@@ -73,9 +73,8 @@ class Trainer:
             start_id=recipe.model.start_id,
             multiple=multiple,
         )
-        self.valid = Batches(
-            data.split("valid"), self.train.batch_tokens, start_id=recipe.model.start_id, multiple=multiple
-        )
+        start_id = recipe.model.start_id
+        self.valid = Batches(data.split("valid"), self.train.batch_tokens, start_id=start_id, multiple=multiple)
         torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently
         self.step, self.position, self.tally = 0, Position(), Tally(ranks.device)
         self.failed = FailedUpdates(ranks.device)
@@ -124,10 +123,10 @@ class Trainer:
     def _describe(self) -> None:
         model, parameters = self.recipe.model, sum(parameter.numel() for parameter in self.model.parameters())
         sockets = f"{model.encoder.type} × {model.bridge.type} × {model.head.type}"
+        where = f"{self.ranks.count} × {self.ranks.device.type} in {self.objective.precision}"
         self.reporter.say(
             f"{self.recipe.name}: {sockets}, {parameters:,} parameters, {len(self.batches.split):,} pairs, "
-            f"{self.train.max_steps:,} steps on {self.ranks.count} × {self.ranks.device.type} in "
-            f"{self.objective.precision}"
+            f"{self.train.max_steps:,} steps on {where}"
         )
         oversized = len(self.batches.oversized())
         if oversized:

@@ -72,8 +72,7 @@ class MscLayer(EncoderLayer):
     def attend(self, x_BSD: Tensor, mask_B11S: Tensor, context: tuple[Tensor, ...]) -> Tensor:
         """`context` holds LN(C^{n-1})."""
         (context_BSD,) = context
-        projected = self.context_attention.project_kv(context_BSD)
-        collaborated_BSD = self.context_attention.read(x_BSD, projected, mask_B11S)
+        collaborated_BSD = self.context_attention.read_once(x_BSD, context_BSD, mask_B11S)
         return self.fusion(self.attention(x_BSD, mask_B11S), collaborated_BSD)
 
 

@@ -31,14 +31,22 @@ class PackedLinear(nn.Linear):
 
     def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
         """Parts `first` up to `last`, side by side."""
-        weight, bias = self.weight, self.bias
-        if torch.is_grad_enabled():
-            bias = _FixedKeyBias.apply(bias)  # type: ignore[no-untyped-call]
-        parts = len(bias) // self.in_features
-        if last - first < parts:
-            sizes = [n * self.in_features for n in (first, last - first, parts - last)]
-            weight, bias = weight.split(sizes)[1], bias.split(sizes)[1]
-        return F.linear(x_BTD, weight, bias)
+        if last - first == self.out_features // self.in_features:
+            return F.linear(x_BTD, self.weight, self.trained_bias())
+        rows = slice(first * self.in_features, last * self.in_features)
+        return F.linear(x_BTD, self.weight[rows], self.trained_bias()[rows])
+
+    def project_apart(self, x_BTD: Tensor, other_BMD: Tensor) -> tuple[Tensor, Tensor]:
+        """The first part of one tensor and the others of another; both are cut from the matrix at once."""
+        sizes = [self.in_features, self.out_features - self.in_features]
+        (weight, weights), (bias, biases) = self.weight.split(sizes), self.trained_bias().split(sizes)
+        return F.linear(x_BTD, weight, bias), F.linear(other_BMD, weights, biases)
+
+    def trained_bias(self) -> Tensor:
+        """The bias of all parts, with the gradient that it should have."""
+        if not torch.is_grad_enabled():
+            return self.bias
+        return _FixedKeyBias.apply(self.bias)  # type: ignore[no-untyped-call]
 
 
 class _FixedKeyBias(torch.autograd.Function):
@@ -73,12 +81,14 @@ class Attention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
         self.recorded_weights: list[Tensor] | None = None  # the weights of every call, while they are recorded
 
-    def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
-        """Projections `first` up to `last` of (query, key, value), each (B, H, T, K), in one tensor."""
-        packed = self.qkv.project(x_BTD, first, last)
-        batch, length, d_model = x_BTD.shape
-        split = packed.view(batch, length, last - first, self.heads, d_model // self.heads)
-        return split.permute(2, 0, 3, 1, 4)
+    def project(self, x_BTD: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        """Projections `first` up to `last` of (query, key, value), each (B, H, T, K)."""
+        return self.split_heads(self.qkv.project(x_BTD, first, last), last - first)
+
+    def split_heads(self, packed: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """Projections side by side, (B, T, parts·D), as one (B, H, T, K) each."""
+        each = packed.chunk(parts, dim=-1) if parts > 1 else (packed,)
+        return tuple(part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in each)
 
     def query(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, H, T, K)."""
@@ -90,7 +100,9 @@ class Attention(nn.Module):
 
     def project_kv(self, memory_BMD: Tensor) -> KeysValues:
         """Keys and values of a memory, laid out as every later reading wants them."""
-        keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3).contiguous()
+        keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3)
+        if memory_BMD.device.type == "cpu":
+            keys_BHMK, values_BHMK = keys_BHMK.contiguous(), values_BHMK.contiguous()
         return KeysValues(keys_BHMK, values_BHMK)
 
     def attend(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
@@ -117,6 +129,13 @@ class Attention(nn.Module):
     def read(self, x_BTD: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
         """Attend from x to a projected memory."""
         return self.out(self.attend(self.query(x_BTD), memory, mask))
+
+    def read_once(self, x_BTD: Tensor, memory_BMD: Tensor, mask: Tensor) -> Tensor:
+        """Attend from x to a memory that nobody else reads."""
+        query, packed = self.qkv.project_apart(x_BTD, memory_BMD)
+        (query_BHTK,) = self.split_heads(query, 1)
+        keys_BHMK, values_BHMK = self.split_heads(packed, 2)
+        return self.out(self.attend(query_BHTK, KeysValues(keys_BHMK, values_BHMK), mask))
 
     def forward(self, x_BTD: Tensor, mask: Tensor) -> Tensor:
         """Attend from x to itself."""
