@@ -174,13 +174,10 @@ def graphics() -> str:
 
 def precision() -> str:
     """What `precision: auto` trains in: 16 bits on a GPU, bf16 if it can."""
-    import torch
-
-    from lamina.base.devices import choose_device
-    from lamina.training.trainer import choose_precision
+    from lamina.base.devices import choose_device, choose_precision
 
     chosen = choose_precision("auto", choose_device("auto"))
-    return {None: "fp32", torch.bfloat16: "bf16 (AMP)", torch.float16: "fp16 (AMP)"}[chosen]
+    return chosen if chosen == "fp32" else f"{chosen} (AMP)"
 
 
 def places() -> Iterator[Check]:

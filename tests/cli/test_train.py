@@ -115,7 +115,7 @@ def test_signals_save_and_say_so(number: int, code: int, data: Path, straight: P
         process.send_signal(number)
         rest = process.stderr.read()
     assert process.returncode == code
-    assert "and saved; the same command goes on." in rest
+    assert "and saved; rerun the same command to resume." in rest
     assert train(data, tmp_path / "run").returncode == 0
     assert_same_run(tmp_path / "run", straight)
 

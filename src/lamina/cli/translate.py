@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lamina.cli.next_step import say_next
-from lamina.cli.options import Checkpoint, Device, Int8, Threads, with_search_options
+from lamina.cli.options import Checkpoint, ClusterOptions, Device, Int8, OnCluster, Threads, with_search_options
 from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import UsageError
 
 if TYPE_CHECKING:
+    from lamina.base.cluster import Cluster
     from lamina.search.sampling import SamplingSettings
     from lamina.translation import Translation
+    from lamina.translation.shards import Shard
 
 Format = Literal["text", "jsonl", "tsv", "moses"]
 NOT_SAMPLED = ("beam", "diverse_groups", "diversity")  # settings of beam search only
@@ -61,6 +63,16 @@ def translate(
     checkpoint: Checkpoint = "best",
     int8: Int8 = False,
     buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines to read before translating any.")] = 2000,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Translate part I of N of the input to a file in --output DIR."),
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option("--shards", min=1, help="With --cluster: how many parts, each a job.")
+    ] = None,
+    cluster: OnCluster = None,
+    cluster_options: ClusterOptions = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="With --cluster local: parts at a time.")] = 1,
     device: Device = "auto",
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only translations and errors.")] = False,
@@ -74,18 +86,38 @@ def translate(
         echo "A dog runs." | lamina translate runs/first --format jsonl --nbest 3
 
         lamina translate runs/a runs/b --input test.en
+
+        lamina translate runs/first --input large.en --output parts --shard 3/100
     """
     from lamina.base.reading import decode_lines, read_lines
     from lamina.cli.progress import show_progress
     from lamina.translation import load
+    from lamina.translation.shards import Shard, read_shard
 
     if nbest > 1 and form == "text":
         raise UsageError("--nbest above 1 needs --format jsonl, tsv or moses.")
     if (alignments or attention) and form != "jsonl":
         raise UsageError("--alignments and --attention need --format jsonl.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
-    check_output(output, (input_file, prefix), force)
-    lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
+    if cluster is not None or shards is not None:
+        parts = make_shards(input_file, output, cluster, shards, shard)
+        translate_on_cluster(parts, output, cluster, cluster_options, jobs, form)
+        return
+    first_line = 1
+    if shard is None:
+        check_output(output, (input_file, prefix), force)
+        lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
+    else:
+        if prefix is not None or sample:
+            raise UsageError(f"{'--prefix' if prefix else '--sample'} does not go with --shard.")
+        part = Shard.parse(shard)
+        folder, whole = require_files(input_file, output)
+        output = folder / part.name(form)
+        if output.exists() and not force:
+            print(f"lamina: {output}: done already.", file=sys.stderr)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        first_line, lines = read_shard(whole, part, numbered=form != "text")
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads, int8=int8)
     for note in () if quiet else translator.notes:
         print(f"lamina: {note}", file=sys.stderr)
@@ -106,7 +138,7 @@ def translate(
             attention=attention or alignments,
             window=1 if interactive else buffer,
         )
-        for number, result in enumerate(results, start=1):
+        for number, result in enumerate(results, start=first_line):
             source = sources.popleft()
             if result.cut:
                 print(f"lamina: line {number}: truncated: {result.cut:,} subwords dropped.", file=sys.stderr)
@@ -115,8 +147,70 @@ def translate(
             if output is None and (interactive or buffer == 1):
                 sys.stdout.flush()
             progress("translating", number, None)
-    if output is not None and form == "text":
+    if output is not None and form == "text" and shard is None:
         say_next("lamina", "score", "--hyp", output, "--ref", "FILE", quiet=quiet)
+
+
+def require_files(input_file: Path | None, output: Path | None) -> tuple[Path, Path]:
+    """The folder of the parts, and the input."""
+    if input_file is None or output is None:
+        raise UsageError("--shard needs --input FILE and --output DIR.")
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output}: is a file; with --shard, --output is a folder.")
+    return output, input_file
+
+
+def make_shards(
+    input_file: Path | None, output: Path | None, cluster: str | None, shards: int | None, shard: str | None
+) -> list[Shard]:
+    """What the jobs of a cluster do, one each."""
+    from lamina.translation.shards import Shard
+
+    if cluster is None or shards is None or shard is not None:
+        raise UsageError("--cluster needs --shards N, and --shards needs --cluster; --shard is for one part.")
+    require_files(input_file, output)
+    return [Shard(number, shards) for number in range(1, shards + 1)]
+
+
+def translate_on_cluster(
+    parts: list[Shard],
+    output: Path | None,
+    cluster: Cluster | None,
+    options: list[str] | None,
+    at_once: int,
+    form: Format,
+) -> None:
+    """This command once for every part, as jobs; parts that are there stay as they are."""
+    from lamina.base.cluster import Job, parse_options, run_jobs
+
+    assert output is not None
+    assert cluster is not None
+    own = without_options(sys.argv[1:], ("--cluster", "--shards", "--cluster-option", "--jobs"))
+    jobs = [
+        Job(
+            f"shard-{part.number}",
+            (sys.executable, "-m", "lamina", *own, "--shard", str(part), "--quiet"),
+            output / f"{part.name(form)}.log",
+            output / part.name(form),
+        )
+        for part in parts
+    ]
+    run_jobs(jobs, output, cluster, parse_options(options or []), at_once)
+    print(f"{len(parts)} parts: cat {output}/{parts[0].pattern(form)} > FILE", file=sys.stderr)
+
+
+def without_options(words: list[str], names: tuple[str, ...]) -> list[str]:
+    """A command line without some options and their values."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif word.partition("=")[0] not in names:
+            kept.append(word)
+    return kept
 
 
 def sampling_settings(

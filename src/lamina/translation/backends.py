@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lamina.base.devices import autocast, choose_precision
 from lamina.errors import UsageError
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
@@ -87,13 +88,14 @@ class TorchBackend:
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         self.model = models[0]
         self.device = self.model.head.weight_VD.device
+        self.precision = choose_precision("auto", self.device)
         steppers = [TorchStepper(model) for model in models]
         self.stepper: Stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
 
     def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
         for batch in batches:
             source_BS = pad_ids(batch.sources, self.device)
-            with torch.inference_mode():
+            with torch.inference_mode(), autocast(self.device, self.precision):
                 found = beam_search(self.stepper, source_BS, settings, self.model.start_id, batch.prefixes)
             yield found
 
@@ -106,7 +108,7 @@ class TorchBackend:
         samples: int,
     ) -> Hypotheses:
         source_BS = pad_ids(batch.sources, self.device)
-        with torch.inference_mode():
+        with torch.inference_mode(), autocast(self.device, self.precision):
             return sample(self.stepper, source_BS, settings, sampling, self.model.start_id, generator, samples)
 
     def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:

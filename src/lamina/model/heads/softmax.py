@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
-from lamina.model.heads.cross_entropy import smoothed_cross_entropy, spread
+from lamina.model.heads.cross_entropy import RealTokens, smoothed_cross_entropy
 from lamina.model.heads.head import Head
 from lamina.model.settings import HeadSettings
 from lamina.model.states import DecoderStates, LogProbs, Loss
@@ -46,12 +46,8 @@ class SoftmaxHead(Head):
         importance_BT: Tensor | None = None,
     ) -> Loss:
         """Cross-entropy in chunks over tokens."""
-        real_BT = target_BT != pad_id
+        real = RealTokens.of(target_BT, pad_id, importance_BT)
         total, nll_N = smoothed_cross_entropy(
-            states.features_BTD[real_BT],
-            self.weight_VD,
-            target_BT[real_BT],
-            smoothing,
-            None if importance_BT is None else importance_BT[real_BT],
+            real.take(states.features_BTD), self.weight_VD, real.take(target_BT), smoothing, real.importance_N
         )
-        return Loss(total, spread(nll_N, real_BT), len(nll_N))
+        return Loss(total, real.spread(nll_N), real.count)
