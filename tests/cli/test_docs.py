@@ -26,6 +26,7 @@ CLI: Any = typer.main.get_command(app)
 FAIRSEQ = "from-fairseq.md"
 ELSEWHERE = {  # options of other programs that pages mention
     "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",  # torchrun
+    "--rdzv-backend", "--rdzv-endpoint",
     "--paired-bs", "--paired-ar",  # sacreBLEU
     "--size",  # benchmarks/training_speed.py
 }  # fmt: skip

@@ -157,12 +157,13 @@ WAITING = {
 INDEXING = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
 COPIES = {aten._to_copy.default, aten.copy_.default, aten.copy.default}
 TAKES_CPU_SCALARS = {aten.masked_fill.Tensor, aten.masked_fill_.Tensor, aten.fill_.Tensor, aten.fill.Tensor}
-NO_KERNEL = set(
-    "view _unsafe_view expand permute transpose t slice select unsqueeze squeeze detach alias as_strided split "
-    "split_with_sizes unbind chunk narrow lift_fresh lift _reshape_alias view_as_real unfold diagonal empty empty_like "
-    "empty_strided new_empty new_empty_strided _local_scalar_dense is_nonzero _has_compatible_shallow_copy_type "
-    "sym_size resize_ set_".split()
-)
+NO_KERNEL = {
+    "view", "_unsafe_view", "expand", "permute", "transpose", "t", "slice", "select", "unsqueeze", "squeeze",
+    "detach", "alias", "as_strided", "split", "split_with_sizes", "unbind", "chunk", "narrow", "lift_fresh",
+    "lift", "_reshape_alias", "view_as_real", "unfold", "diagonal", "empty", "empty_like", "empty_strided",
+    "new_empty", "new_empty_strided", "_local_scalar_dense", "is_nonzero", "_has_compatible_shallow_copy_type",
+    "sym_size", "resize_", "set_",
+}  # fmt: skip
 
 
 def name_of(func: Any) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu.ghost import GhostGpu
-from support import make_batch
 
+from gpu.ghost import GhostGpu
 from lamina.base.devices import autocast
 from lamina.systems.build import build
 from lamina.training.casting import cast_layers_at_once
+from support import make_batch
 
 GPU = torch.device("cuda", 0)
 EACH_LAYER, REST = 86, 1150  # of an MSC encoder in bf16, forward and backward; everything else with six decoder layers

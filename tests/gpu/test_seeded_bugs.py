@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu.ghost import DeviceMismatch, GhostGpu
-from support import make_batch, small
 
+from gpu.ghost import DeviceMismatch, GhostGpu
 from lamina.model import decoder
 from lamina.model.layers.attention import additive_mask, mask_keys
 from lamina.recipe.decode import SearchSettings
 from lamina.search.candidates import Candidates, HostCandidates
-from lamina.training.objective import Objective
 from lamina.training.distributed import Ranks
 from lamina.training.loading import TensorBatch, TensorUpdate
+from lamina.training.objective import Objective
 from lamina.training.statistics import Tally
 from lamina.translation.backends import SourceBatch, TorchBackend
+from support import make_batch, small
 
 GPU = torch.device("cuda", 0)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gpu.ghost import GhostGpu
-from support import make_batch, small
 
+from gpu.ghost import GhostGpu
 from lamina.base.devices import Precision, autocast
 from lamina.model.heads.cross_entropy import smoothed_cross_entropy
 from lamina.recipe.decode import SearchSettings
@@ -14,6 +13,7 @@ from lamina.search.sampling import SamplingSettings
 from lamina.systems.published import SYSTEMS
 from lamina.training.casting import cast_layers_at_once
 from lamina.translation.backends import SourceBatch, TorchBackend
+from support import make_batch, small
 
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
 SOURCES = [[5, 6, 7, 2], [11, 2], [20, 21, 22, 2]]

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+
 from cli.conftest import RECIPE
 from gpu.ghost import GhostGpu, GhostTensor
-from support import Finished, run_lamina
-
 from lamina.base.devices import choose_device, choose_precision
 from lamina.corpus.batches import Position
 from lamina.corpus.prepared import PreparedData
@@ -25,6 +24,7 @@ from lamina.training.distributed import Ranks, join_ranks
 from lamina.training.loading import load_update
 from lamina.training.reporters import NullReporter
 from lamina.training.trainer import Trainer
+from support import Finished, run_lamina
 
 GPU = torch.device("cuda", 0)
 
@@ -141,8 +141,14 @@ def test_an_invalid_validation_is_a_divergence(data: Path, tmp_path: Path) -> No
             own._validate()
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory."), MemoryError(),
-                                   RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")])  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory."),
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
 @pytest.mark.parametrize("where", ["forward", "backward"])
 def test_out_of_memory_says_what_helps(
     where: str, error: Exception, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -204,18 +210,15 @@ def test_the_second_rank_stays_on_the_second_gpu(data: Path, tmp_path: Path, mon
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     seen: set[torch.device] = set()
-    monkeypatch.setattr(
-        GhostTensor, "__init__", lambda self, *_: seen.add(self.device), raising=False
-    )
-    with GhostGpu() as gpu:
-        with join_ranks("cuda") as ranks:
-            assert gpu.chosen == [1]
-            assert groups == ["cpu:gloo,cuda:nccl"]
-            assert ranks.device == torch.device("cuda", 1)
-            alone = Ranks(0, 1, ranks.device)
-            own = trainer(data, tmp_path, "train.precision=fp16", ranks=alone)
-            for update, _ in islice(own.batches.iterate(Position()), 2):
-                own.update(update)
-            own._validate()
-            assert torch.zeros(1, device="cuda").device == ranks.device  # what NCCL would be given
+    monkeypatch.setattr(GhostTensor, "__init__", lambda self, *_: seen.add(self.device), raising=False)
+    with GhostGpu() as gpu, join_ranks("cuda") as ranks:
+        assert gpu.chosen == [1]
+        assert groups == ["cpu:gloo,cuda:nccl"]
+        assert ranks.device == torch.device("cuda", 1)
+        alone = Ranks(0, 1, ranks.device)
+        own = trainer(data, tmp_path, "train.precision=fp16", ranks=alone)
+        for update, _ in islice(own.batches.iterate(Position()), 2):
+            own.update(update)
+        own._validate()
+        assert torch.zeros(1, device="cuda").device == ranks.device  # what NCCL would be given
     assert seen == {torch.device("cuda", 1)}

@@ -116,8 +116,8 @@ class _Launcher:
         self.restore: Callable[..., Any] = submitit.SlurmJob if cluster == "slurm" else _OtherProcess
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            self.executor = submitit.AutoExecutor(folder=self.folder, cluster=cluster)
-            self.executor.update_parameters(**{"timeout_min": 60 * 24, "slurm_max_num_timeout": ATTEMPTS, **options})
+            self.executor = submitit.AutoExecutor(folder=self.folder, cluster=cluster, slurm_max_num_timeout=ATTEMPTS)
+            self.executor.update_parameters(**{"timeout_min": 60 * 24, **options})
         except (RuntimeError, NameError, TypeError, ValueError, AssertionError) as error:
             raise UsageError(f"--cluster {cluster}: {str(error).splitlines()[0]}") from error
 
@@ -192,7 +192,8 @@ def run_jobs(
             asked = time.monotonic() if ask else asked
             for job, made in list(running.items()):
                 look(job)
-                if not (job.is_done() or made.done(force_check=ask)):
+                ended = made.done(force_check=ask) or (cluster == "slurm" and job.is_done())  # Slurm is asked seldom
+                if not ended:
                     continue
                 del running[job]
                 if not job.is_done():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Annotated, Any
@@ -134,10 +134,9 @@ def run_study(
     options: dict[str, Any] | None = None,
 ) -> Finding:
     """Train what is missing, evaluate, and write the table and the page; resumable at any moment."""
+    sources, gold = read_test_set(study.test, study.references, m2="m2" in study.metrics)  # before any training
     data = PreparedData(study.data)
-    sources, gold = read_test_set(  # before anything is trained
-        study.test, study.references, m2="m2" in study.metrics, language=data.text.target.language
-    )
+    gold = replace(gold, language=data.text.target.language)
     trainings = plan(study, place, out, threads)
     marks = {training.name: fingerprint(training, data) for training in trainings}
     missing = [training for training in trainings if not is_done(training, marks[training.name])]

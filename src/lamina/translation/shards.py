@@ -63,9 +63,7 @@ def read_shard(path: Path, shard: Shard, numbered: bool) -> tuple[int, Iterator[
             first = 1 + count_lines(stream, start) if numbered else 1
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({os.strerror(error.errno or 0)}).") from error
-    return first, decode_lines(
-        lines_between(path, start, end), f"{path} (from byte {start:,} on)"
-    )
+    return first, decode_lines(lines_between(path, start, end), f"{path} (from byte {start:,} on)")
 
 
 def line_start(stream: IO[bytes], position: int) -> int:
