@@ -18,7 +18,7 @@ import pytest
 from lamina.base import cluster
 from lamina.base.cluster import CommandRunner, Job, parse_options, run_jobs
 from lamina.errors import LaminaError, UsageError
-from lamina.translation.shards import Shard, read_shard
+from lamina.translation.shards import InputPart, read_shard
 from support import run_lamina
 
 pytest.importorskip("submitit")
@@ -89,7 +89,7 @@ def test_parts_are_the_file(count: int, suffix: str, tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(content) if suffix else content)
     found: list[str] = []
     for number in range(1, count + 1):
-        first, part = read_shard(path, Shard(number, count), numbered=True)
+        first, part = read_shard(path, InputPart(number, count), numbered=True)
         own = list(part)
         assert first == len(found) + 1 or not own
         found += own
@@ -98,7 +98,7 @@ def test_parts_are_the_file(count: int, suffix: str, tmp_path: Path) -> None:
 
 def test_an_empty_input_has_empty_parts(tmp_path: Path) -> None:
     (tmp_path / "input").touch()
-    assert [list(read_shard(tmp_path / "input", Shard(n, 2), numbered=True)[1]) for n in (1, 2)] == [[], []]
+    assert [list(read_shard(tmp_path / "input", InputPart(n, 2), numbered=True)[1]) for n in (1, 2)] == [[], []]
 
 
 def test_shards_make_up_one_translation(data: Path, straight: Path, tmp_path: Path) -> None:

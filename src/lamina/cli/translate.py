@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lamina.base.cluster import Cluster
     from lamina.search.sampling import SamplingSettings
     from lamina.translation import Translation
-    from lamina.translation.shards import Shard
+    from lamina.translation.shards import InputPart
 
 Format = Literal["text", "jsonl", "tsv", "moses"]
 NOT_SAMPLED = ("beam", "diverse_groups", "diversity")  # settings of beam search only
@@ -92,7 +92,7 @@ def translate(
     from lamina.base.reading import decode_lines, read_lines
     from lamina.cli.progress import show_progress
     from lamina.translation import load
-    from lamina.translation.shards import Shard, read_shard
+    from lamina.translation.shards import InputPart, read_shard
 
     if nbest > 1 and form == "text":
         raise UsageError("--nbest above 1 needs --format jsonl, tsv or moses.")
@@ -110,7 +110,7 @@ def translate(
     else:
         if prefix is not None or sample:
             raise UsageError(f"{'--prefix' if prefix else '--sample'} does not go with --shard.")
-        part = Shard.parse(shard)
+        part = InputPart.parse(shard)
         folder, whole = require_files(input_file, output)
         output = folder / part.name(form)
         if output.exists() and not force:
@@ -162,18 +162,18 @@ def require_files(input_file: Path | None, output: Path | None) -> tuple[Path, P
 
 def make_shards(
     input_file: Path | None, output: Path | None, cluster: str | None, shards: int | None, shard: str | None
-) -> list[Shard]:
+) -> list[InputPart]:
     """What the jobs of a cluster do, one each."""
-    from lamina.translation.shards import Shard
+    from lamina.translation.shards import InputPart
 
     if cluster is None or shards is None or shard is not None:
         raise UsageError("--cluster needs --shards N, and --shards needs --cluster; --shard is for one part.")
     require_files(input_file, output)
-    return [Shard(number, shards) for number in range(1, shards + 1)]
+    return [InputPart(number, shards) for number in range(1, shards + 1)]
 
 
 def translate_on_cluster(
-    parts: list[Shard],
+    parts: list[InputPart],
     output: Path | None,
     cluster: Cluster | None,
     options: list[str] | None,

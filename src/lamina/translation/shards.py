@@ -18,14 +18,14 @@ SUFFIXES = {"text": "txt", "jsonl": "jsonl", "tsv": "tsv", "moses": "moses"}
 
 
 @dataclass(frozen=True)
-class Shard:
+class InputPart:
     """Part `number` of `count`, from 1."""
 
     number: int
     count: int
 
     @classmethod
-    def parse(cls, text: str) -> Shard:
+    def parse(cls, text: str) -> InputPart:
         """From `I/N`."""
         found = re.fullmatch(r"(\d+)/(\d+)", text)
         if not found or not 1 <= int(found[1]) <= int(found[2]):
@@ -44,7 +44,7 @@ class Shard:
         return f"part-*-of-{self.count:06}.{SUFFIXES[form]}"
 
 
-def read_shard(path: Path, shard: Shard, numbered: bool) -> tuple[int, Iterator[str]]:
+def read_shard(path: Path, shard: InputPart, numbered: bool) -> tuple[int, Iterator[str]]:
     """The number of its first line, if that is wanted (else 1), and its lines.
 
     A plain file is cut by bytes, at the ends of lines: a part is found without reading those before it. Of a compressed
