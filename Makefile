@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo install lint types docs unit test test-slow test-faults format clean
+.PHONY: help demo install lint types docs unit gpu test test-slow test-faults format clean
 
 help:
 	@echo "make demo       set up .venv, then train, translate, score and report on the built-in corpus"
 	@echo "make test       set up .venv, then lint, types, the site and the fast tests"
+	@echo "make gpu        the GPU tests, on a GPU that is none"
 	@echo "make docs       build the documentation into site/"
 	@echo "make test-slow  the long tests"
 	@echo "make test-faults  random kills and damaged files"
@@ -24,7 +25,7 @@ $(CORE): pyproject.toml constraints.txt
 
 $(INSTALLED): $(CORE)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--editable '.[dev,docs,track,rouge,ctranslate2,onnx,hub,serve,documents]'
+		--editable '.[dev,docs,track,rouge,ctranslate2,onnx,hub,serve,documents,cluster]'
 	@touch $@
 
 install: $(INSTALLED)
@@ -46,7 +47,11 @@ docs: $(INSTALLED)
 unit: $(INSTALLED)
 	$(BIN)/pytest -m "not slow" --numprocesses auto
 
-test: lint types docs unit
+# A process of its own: the tensors that say they are on a GPU must be there before torch (tests/gpu/ghost.py).
+gpu: $(INSTALLED)
+	PYTHONPATH=tests $(BIN)/pytest -p gpu.ghost -m "not slow" --numprocesses auto tests/gpu
+
+test: lint types docs unit gpu
 
 test-slow: $(INSTALLED)
 	$(BIN)/pytest -m slow

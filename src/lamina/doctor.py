@@ -62,6 +62,25 @@ def examine() -> list[Check]:
     return [*versions(), *devices(), *extras(), *places(), try_model(), try_engine()]
 
 
+def examine_gpus() -> list[Check]:
+    """A report to attach to a bug report: versions, GPUs, and how three systems train on the first, if there is one."""
+    import torch
+
+    found = [*versions(), *devices()]
+    found.append(inform("cuda version", lambda: f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}"))
+    if not torch.cuda.is_available():
+        reason = "there is no GPU here, or torch was installed without CUDA; nothing was tried"
+        return [*found, Check("gpu", "trials", reason, works=False)]
+    from lamina.bench.gpu import try_gpu
+
+    for trial in try_gpu(torch.device("cuda", 0)):
+        numbers = f"loss {trial.first_loss:.3f} → {trial.last_loss:.3f} (CPU {trial.cpu_loss:.3f})"
+        speed = f"{trial.milliseconds:.1f} ms an update, {trial.gigabytes:.2f} GB"
+        name = f"{trial.system} {trial.precision}"
+        found.append(Check("gpu", name, f"{trial.verdict}: {numbers}, {speed}", works=trial.verdict == "ok"))
+    return found
+
+
 def versions() -> Iterator[Check]:
     """Lamina, Python and what Lamina cannot do without."""
     note = "" if requirements() else ", not installed: its requirements are unknown"
@@ -174,13 +193,10 @@ def graphics() -> str:
 
 def precision() -> str:
     """What `precision: auto` trains in: 16 bits on a GPU, bf16 if it can."""
-    import torch
-
-    from lamina.base.devices import choose_device
-    from lamina.training.trainer import choose_precision
+    from lamina.base.devices import choose_device, choose_precision
 
     chosen = choose_precision("auto", choose_device("auto"))
-    return {None: "fp32", torch.bfloat16: "bf16 (AMP)", torch.float16: "fp16 (AMP)"}[chosen]
+    return chosen if chosen == "fp32" else f"{chosen} (AMP)"
 
 
 def places() -> Iterator[Check]:

@@ -27,6 +27,7 @@ FAIRSEQ = "from-fairseq.md"
 FILES = {"train.log", "train.m2", "train.jsonl", "train.jsonl.gz", "train.src", "train.tgt"}  # no keys of a recipe
 ELSEWHERE = {  # options of other programs that pages mention
     "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",  # torchrun
+    "--rdzv-backend", "--rdzv-endpoint",
     "--paired-bs", "--paired-ar",  # sacreBLEU
     "--size",  # benchmarks/training_speed.py
 }  # fmt: skip

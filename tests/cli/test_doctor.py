@@ -15,7 +15,7 @@ import lamina
 from lamina import doctor
 from support import run_lamina
 
-EXTRAS = ["plots", "serve", "documents", "track", "rouge", "ctranslate2", "onnx", "hub"]
+EXTRAS = ["serve", "documents", "track", "rouge", "ctranslate2", "onnx", "hub", "cluster"]
 
 
 def report(code: int) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_signals_save_and_say_so(number: int, code: int, data: Path, straight: P
         process.send_signal(number)
         rest = process.stderr.read()
     assert process.returncode == code
-    assert "and saved; the same command goes on." in rest
+    assert "and saved; rerun the same command to resume." in rest
     assert train(data, tmp_path / "run").returncode == 0
     assert_same_run(tmp_path / "run", straight)
 
@@ -320,7 +320,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(data: Path, straight: Path, tmp
     arguments = command(data, tmp_path / "run")[3:]
     result = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 3, result.stderr
-    assert "Nothing before it is lost; make room, and the same command goes on." in result.stderr
+    assert "What was there before is unchanged." in result.stderr
     assert "Traceback" not in result.stderr
     assert train(data, tmp_path / "run").returncode == 0
     assert metrics(tmp_path / "run")[-1] == metrics(straight)[-1]

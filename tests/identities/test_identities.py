@@ -213,7 +213,7 @@ def test_merged_attention_adds_the_running_mean_before_the_output_projection() -
     model = small(decoder={"attention": "merged"})
     merged = model.decoder.layers[0].target_attention
     enc = model.encode(make_batch().source_BS)
-    memory = model.decoder.layers[0].project_memory(model.bridge(enc)[0])
+    memory = model.decoder.project_memories(model.bridge(enc))[0]
     x_BTD, attention = torch.randn(3, 5, 16), merged.attention
     weights_BHTS = attention.weights(
         attention.query(x_BTD), memory.streams[0].keys_BHMK, memory.valid_BS[:, None, None, :]

@@ -9,7 +9,7 @@ import torch
 from test_identities import assert_equal_models, copy_weights
 
 from lamina.errors import ConfigurationError
-from lamina.model.heads import copy_entropy
+from lamina.model.heads import cross_entropy
 from lamina.model.heads.pointer import coverage_loss
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.loader import RecipeError, load_recipe
@@ -46,7 +46,7 @@ def test_gradients_are_those_of_the_log_probabilities(
     smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In chunks of one token and all at once, with tokens that weigh differently."""
-    monkeypatch.setattr(copy_entropy, "CHUNK_LOGITS", chunk)
+    monkeypatch.setitem(cross_entropy.CHUNK_LOGITS, "cpu", chunk)
     model, batch = small("pointer-generator").double(), make_batch()
     batch.source_BS[2, 1:4] = batch.source_BS[2, 0]  # a token that stands more than once
     batch.target_BT[1, 2] = batch.source_BS[1, 0]  # and one that can be copied

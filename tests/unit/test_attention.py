@@ -45,7 +45,7 @@ def test_explicit_weights_equal_the_fused_path(attention: Attention) -> None:
 
 def test_dropout_acts_in_training_only() -> None:
     attention = Attention(12, 3, dropout=0.5)
-    x_BTD, valid_BT = torch.randn(2, 5, 12), torch.ones(2, 5, dtype=torch.bool)
-    assert not torch.equal(attention(x_BTD, valid_BT), attention(x_BTD, valid_BT))
+    x_BTD, mask = torch.randn(2, 5, 12), torch.zeros(2, 1, 1, 5)
+    assert not torch.equal(attention(x_BTD, mask), attention(x_BTD, mask))
     attention.eval()
-    assert torch.equal(attention(x_BTD, valid_BT), attention(x_BTD, valid_BT))
+    assert torch.equal(attention(x_BTD, mask), attention(x_BTD, mask))

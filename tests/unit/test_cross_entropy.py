@@ -21,7 +21,7 @@ def make(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize("chunk", [1, 17 * 4, 17 * 13, 2**20])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_value_and_gradient_at_any_chunk_size(chunk: int, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", chunk)
+    monkeypatch.setitem(cross_entropy.CHUNK_LOGITS, "cpu", chunk)
     features_ND, weight_VD, target_N, importance_N = make()
     total, nll_N = smoothed_cross_entropy(features_ND, weight_VD, target_N, smoothing, importance_N)
     logits_NV = features_ND @ weight_VD.T

@@ -227,7 +227,7 @@ def test_the_best_candidates_are_found_in_order(vocabulary: int, count: int) -> 
     draw = torch.Generator().manual_seed(vocabulary)
     scores, total = torch.randn(3, 2, vocabulary, generator=draw), torch.randn(3, 2, generator=draw)
     normaliser = scores.logsumexp(dim=2, keepdim=True)
-    found = best_candidates(total.numpy(), scores, normaliser, count)
+    found = best_candidates(total, scores, normaliser, count).to_host()
     possible = min(count, 2 * vocabulary)
     expected = (scores + (total[..., None] - normaliser)).flatten(1).topk(possible, dim=1)
     assert found.total_BN[:, :possible] == pytest.approx(expected.values.numpy(), abs=1e-6)

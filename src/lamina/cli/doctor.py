@@ -12,7 +12,12 @@ from lamina.cli.systems import print_json
 from lamina.cli.tables import print_columns
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Train three systems briefly on the GPU, and compare with the CPU.")
+    ] = False,
+) -> None:
     """Show versions, devices and extras, and run a tiny model. Exits with 1 if a required component fails.
 
     [bold]Examples[/bold]
@@ -20,10 +25,12 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON inst
         lamina doctor
 
         lamina doctor --json
-    """
-    from lamina.doctor import examine
 
-    findings = examine()
+        lamina doctor --gpu
+    """
+    from lamina.doctor import examine, examine_gpus
+
+    findings = examine_gpus() if gpu else examine()
     broken = [finding.name for finding in findings if finding.needed and not finding.works]
     if as_json:
         content: dict[str, Any] = {"works": not broken}

@@ -38,6 +38,16 @@ Tokenize = Annotated[
     typer.Option("--tokenize", help="BLEU's tokenizer, by sacreBLEU's name.", show_default="by target language"),
 ]
 Sources = Annotated[Path | None, typer.Option("--source", help="The source text (needed by gleu).")]
+OnCluster = Annotated[
+    Literal["local", "slurm"] | None,
+    typer.Option("--cluster", help="Run as jobs, on Slurm or on this machine (extra `cluster`)."),
+]
+ClusterOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster-option", metavar="KEY=VALUE", help="Of submitit, such as slurm_partition=gpu; may be repeated."
+    ),
+]
 Command = Callable[..., None]
 
 

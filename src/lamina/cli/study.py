@@ -9,11 +9,15 @@ from typing import Annotated
 
 import typer
 
+from lamina.cli.options import ClusterOptions, OnCluster
+
 
 def study(
     file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study (YAML).")],
     out: Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default="studies/NAME")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Trainings to run in parallel.")] = 1,
+    cluster: OnCluster = None,
+    cluster_options: ClusterOptions = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only the table.")] = False,
 ) -> None:
     """Train every recipe with every seed, evaluate all, and write one table with spread and significance.
@@ -25,7 +29,10 @@ def study(
         lamina study study.yaml
 
         lamina study study.yaml --jobs 2 --out studies/depth
+
+        lamina study study.yaml --cluster slurm --cluster-option slurm_partition=gpu --cluster-option gpus_per_node=1
     """
+    from lamina.base.cluster import parse_options
     from lamina.cli.progress import show_training
     from lamina.cli.tables import print_columns
     from lamina.study.study import read_study, run_study
@@ -34,6 +41,7 @@ def study(
     folder = out or Path("studies") / plan.name
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with show_training(quiet) as show:
-        finding = run_study(plan, file.parent, folder, jobs, threads, show)
+        options = parse_options(cluster_options or [])
+        finding = run_study(plan, file.parent, folder, jobs, threads, show, cluster, options)
     print_columns([finding.head, *finding.texts(finding.rows)])
     print(f"Page: {folder / 'report.html'}", file=sys.stderr)

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from lamina.cli.next_step import say_next
-from lamina.cli.options import Checkpoint, Device, Int8, ShortlistFolder, Threads, with_search_options
+from lamina.cli.options import (
+    Checkpoint,
+    ClusterOptions,
+    Device,
+    Int8,
+    OnCluster,
+    ShortlistFolder,
+    Threads,
+    with_search_options,
+)
 from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import DataError, UsageError
 
@@ -76,6 +85,16 @@ def translate(
     int8: Int8 = False,
     shortlist: ShortlistFolder = None,
     buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines to read before translating any.")] = 2000,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/N", help="Translate part I of N of the input to a file in --output DIR."),
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option("--shards", min=1, help="With --cluster: how many parts, each a job.")
+    ] = None,
+    cluster: OnCluster = None,
+    cluster_options: ClusterOptions = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="With --cluster local: parts at a time.")] = 1,
     device: Device = "auto",
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only translations and errors.")] = False,
@@ -89,9 +108,12 @@ def translate(
         echo "A dog runs." | lamina translate runs/first --format jsonl --nbest 3
 
         lamina translate runs/a runs/b --input test.en
+
+        lamina translate runs/first --input large.en --output parts --shard 3/100
     """
     from lamina.base.reading import decode_lines, read_lines
     from lamina.cli.progress import show_progress
+    from lamina.cli.sharding import open_shard, translate_on_cluster
     from lamina.translation import load
     from lamina.translation.shallow_deep import ShallowDeep
 
@@ -104,8 +126,20 @@ def translate(
     if shallow is not None and (sample or prefix or alignments or attention):
         raise UsageError("--shallow works with plain beam search only: omit --sample, --prefix and attention.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
-    check_output(output, (input_file, prefix), force)
-    lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
+    if cluster is not None or shards is not None:
+        translate_on_cluster(input_file, output, cluster, cluster_options, shards, shard, jobs, form)
+        return
+    first_line = 1
+    if shard is None:
+        check_output(output, (input_file, prefix), force)
+        lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
+    else:
+        if prefix is not None or sample or format_in is not None:
+            raise UsageError("--shard translates lines by beam search: omit --prefix, --sample and --format-in.")
+        opened = open_shard(shard, input_file, output, form, force)
+        if opened is None:
+            return
+        output, first_line, lines = opened
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist)
     for note in () if quiet else translator.notes:
         print(f"lamina: {note}", file=sys.stderr)
@@ -133,7 +167,7 @@ def translate(
         else:
             other = load(shallow, device=device, threads=threads, int8=int8)
             results = ShallowDeep(translator, other).stream(record(lines, sources), settings, nbest)
-        for number, result in enumerate(results, start=1):
+        for number, result in enumerate(results, start=first_line):
             source = sources.popleft()
             if result.cut:
                 print(f"lamina: line {number}: truncated: {result.cut:,} subwords dropped.", file=sys.stderr)
@@ -142,7 +176,7 @@ def translate(
             if output is None and (interactive or buffer == 1):
                 sys.stdout.flush()
             progress("translating", number, None)
-    if output is not None and form == "text":
+    if output is not None and form == "text" and shard is None:
         say_next("lamina", "score", "--hyp", output, "--ref", "FILE", quiet=quiet)
 
 

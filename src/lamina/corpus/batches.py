@@ -76,6 +76,7 @@ class Batches:
         start_id: int = BOS,
         edit_weight: float = 1.0,
         word_dropout: WordDropout | None = None,
+        multiple: int = 1,
     ) -> None:
         self.split = split
         self.batch_tokens = batch_tokens
@@ -83,6 +84,7 @@ class Batches:
         self.accumulate, self.ranks, self.rank = accumulate, ranks, rank
         self.seed, self.start_id = seed, start_id
         self.edit_weight, self.word_dropout = edit_weight, word_dropout
+        self.multiple = multiple  # of which padded lengths are; kernels of GPUs like 8
 
     @cached_property
     def source_lengths(self) -> NDArray[np.int32]:
@@ -180,19 +182,20 @@ class Batches:
             sources.append(source if self.word_dropout is None else self.word_dropout(source, epoch, int(index)))
             targets.append(target)
         prefixes = [np.concatenate([[self.start_id], target[:-1]]) for target in targets]
-        padded = pad_arrays(targets)
-        importance = None
+        source_BS, prefix_BT, target_BT = (pad_arrays(rows, self.multiple) for rows in (sources, prefixes, targets))
+        importance_BT = None
         if self.edit_weight != 1:
-            importance = np.zeros(padded.shape, dtype=np.float32)
-            for row, index in zip(importance, pairs, strict=True):
+            importance_BT = np.zeros(target_BT.shape, dtype=np.float32)
+            for row, index in zip(importance_BT, pairs, strict=True):
                 own = self._importance(int(index))
                 row[: len(own)] = own
-        return Batch(pad_arrays(sources), pad_arrays(prefixes), padded, pairs, importance)
+        return Batch(source_BS, prefix_BT, target_BT, pairs, importance_BT)
 
 
-def pad_arrays(rows: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """Rows of ids as a rectangle, padded on the right."""
-    padded = np.full((len(rows), max(map(len, rows), default=0)), PAD, dtype=np.int64)
+def pad_arrays(rows: Sequence[NDArray[Any]], multiple: int = 1) -> NDArray[np.int64]:
+    """Rows of ids as a rectangle, padded on the right to a multiple of a length."""
+    longest = max(map(len, rows), default=0)
+    padded = np.full((len(rows), -(-longest // multiple) * multiple), PAD, dtype=np.int64)
     for number, row in enumerate(rows):
         padded[number, : len(row)] = row
     return padded

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lamina.base.settings import Depth, Settings
 from lamina.errors import Problem
 from lamina.model.bridges.grown import GrownBridgeSettings
-from lamina.model.layers.attention import Attention, additive_mask
+from lamina.model.layers.attention import Attention, KeysValues, additive_mask, mask_memory
 from lamina.model.layers.dlcl import DlclWiring
 from lamina.model.layers.feedforward import build_feed_forward
 from lamina.model.layers.growth import GrownWiring
@@ -104,10 +104,9 @@ class DecoderLayer(nn.Module):
         reader = self.target_attention.memory_reader
         return [reader] if reader is not None else list(self.cross_attention.streams)
 
-    def project_memory(self, memory: Memory) -> CrossKV:
-        """Project a memory's keys and values, once per source."""
-        streams = tuple(reader.project_kv(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True))
-        return CrossKV(streams, memory.valid_BS)
+    def project_memory(self, memory: Memory) -> tuple[KeysValues, ...]:
+        """Keys and values of every stream of a memory, once per source."""
+        return tuple(reader.project_kv(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True))
 
     def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
         """All target positions at once."""
@@ -186,7 +185,16 @@ class Decoder(nn.Module):
 
     def project_memories(self, memories: tuple[Memory, ...]) -> tuple[CrossKV, ...]:
         """Keys and values of every layer's memory, once per source."""
-        return tuple(layer.project_memory(memory) for layer, memory in zip(self.layers, memories, strict=True))
+        pairs = zip(self.layers, memories, strict=True)
+        projected = [(layer.project_memory(memory), memory.valid_BS) for layer, memory in pairs]
+        streams, first_valid_BS = projected[0]
+        mask = mask_memory(first_valid_BS, streams[0].keys_BHMK)
+        return tuple(
+            CrossKV(
+                streams, valid_BS, mask if valid_BS is first_valid_BS else mask_memory(valid_BS, streams[0].keys_BHMK)
+            )
+            for streams, valid_BS in projected
+        )
 
     def forward(self, x_BTD: Tensor, memories: tuple[CrossKV, ...]) -> DecoderStates:
         """All target positions at once."""
@@ -206,9 +214,10 @@ class Decoder(nn.Module):
     ) -> tuple[DecoderStates, DecoderCache]:
         """One new position of every row."""
         batch, rows, _ = x_BWD.shape
-        own_WW = own_past_mask(rows, x_BWD.dtype, x_BWD.device)
+        own_WW = own_past_mask(rows, cache.seen_BWM.dtype, x_BWD.device)
         seen_BWM = torch.cat([cache.seen_BWM, own_WW.expand(batch, rows, rows)], dim=2)
-        context = StepContext(cache.position, seen_BWM, self.heads)
+        seen_BHWM = seen_BWM[:, None].expand(-1, self.heads, -1, -1).contiguous()
+        context = StepContext(cache.position, seen_BHWM)
         caches: list[Cache] = []
 
         def advance(layer: DecoderLayer, memory: CrossKV, past: Cache, x_BWD: Tensor) -> Tensor:

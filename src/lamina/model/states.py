@@ -13,11 +13,12 @@ from torch import Tensor
 class EncoderStates:
     """All an encoder knows about a batch of sources.
 
-    Embedding fills the first four fields, the encoder the rest.
+    Embedding fills the first six fields, the encoder the rest.
     """
 
     source_BS: Tensor  # token ids
     valid_BS: Tensor  # True = real token
+    mask_B11S: Tensor  # the same, to be added to attention scores: 0, or so little that nothing is seen
     surface_BSD: Tensor  # scaled embeddings without positions, under the dropout mask of `embedded_BSD`
     embedded_BSD: Tensor  # the encoder's input
     top_BSD: Tensor  # the encoder's final states
@@ -61,11 +62,11 @@ class Loss:
 
     total: Tensor  # summed over real target tokens, differentiable
     nll_BT: Tensor  # without smoothing, detached, 0 at padding
-    tokens: int  # real target tokens
+    tokens: int | Tensor  # real target tokens; on a GPU the number is there, so that nobody waits for it
 
     def mean(self) -> Tensor:
         """The loss per target token."""
-        return self.total / max(1, self.tokens)
+        return self.total / (self.tokens.clamp(min=1) if isinstance(self.tokens, Tensor) else max(1, self.tokens))
 
 
 Tree = TypeVar("Tree")

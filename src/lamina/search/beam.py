@@ -17,8 +17,8 @@ from torch import Tensor
 
 from lamina.model.states import LogProbs
 from lamina.recipe.decode import SearchSettings
-from lamina.search.candidates import Candidates, best_candidates
-from lamina.search.constraints import constrain
+from lamina.search.candidates import Candidates, HostCandidates, best_candidates
+from lamina.search.constraints import constrain, to_device
 from lamina.search.hypothesis import Hypothesis
 from lamina.search.rules import split_candidates
 from lamina.search.stepper import Stepper
@@ -47,7 +47,7 @@ def beam_search(
         kept = search.cut()
         if kept is not None:
             state = stepper.keep(state, kept)
-            tokens_R = tokens_R.view(-1, settings.beam)[kept].flatten()
+            tokens_R = tokens_R.view(-1, settings.beam).index_select(0, kept).flatten()
     return search.results()
 
 
@@ -64,7 +64,8 @@ class _Search:
         limits = [max(settings.limit(length), least) for length, least in zip(lengths, forced, strict=True)]
         self.limits = np.array(limits, dtype=np.int64)
         self.written: NDArray[np.int64] = np.zeros((sources, settings.diverse_groups, 0), dtype=np.int64)
-        self.total_BW = np.zeros((sources, settings.diverse_groups), dtype=np.float32)
+        self.total_BW = torch.zeros(sources, settings.diverse_groups, device=self.device)
+        self.first_row_B1 = torch.arange(sources, device=self.device)[:, None]  # of a source, by rows of each
         self.prefixes = list(prefixes) if prefixes is not None else None
         self.finished: list[list[list[Hypothesis]]] = [
             [[] for _ in range(settings.diverse_groups)] for _ in range(sources)
@@ -80,17 +81,21 @@ class _Search:
         """Take one step's distributions; return the rows that continue, and the token of each."""
         constrain(log_probs, self.written, self.settings, self.limits.tolist(), self.prefixes)
         found = self._candidates(log_probs.scores_BTV, log_probs.normaliser_BT1)
+        shape = (len(self.numbers), self.settings.beam)
+        going = found.going(self.width)
+        self.total_BW, row_BW, token_BW = (part.reshape(shape) for part in going)
+        self._write_down(found.to_host())  # the step's only wait
+        self.done |= self.limits <= position
+        rows = log_probs.scores_BTV.shape[1]
+        return (row_BW + self.first_row_B1[: shape[0]] * rows).flatten(), token_BW.flatten()
+
+    def _write_down(self, found: HostCandidates) -> None:
+        """Keep on the host what was written, and what is finished with it."""
         going_UN = np.stack([self._split(unit, found) for unit in range(len(found.token_BN))])
         shape = (len(self.numbers), self.settings.beam)
-        unit_U1 = np.arange(len(going_UN))[:, None]
-        total_BW = found.total_BN[unit_U1, going_UN].reshape(shape)
+        unit_U1, source_B1 = np.arange(len(going_UN))[:, None], np.arange(shape[0])[:, None]
         row_BW, token_BW = (part[unit_U1, going_UN].reshape(shape) for part in (found.row_BN, found.token_BN))
-        source_B1 = np.arange(shape[0])[:, None]
         self.written = np.concatenate([self.written[source_B1, row_BW], token_BW[..., None]], axis=2)
-        self.total_BW = total_BW
-        self.done |= self.limits <= position
-        row_R = (row_BW + source_B1 * log_probs.scores_BTV.shape[1]).reshape(-1)
-        return torch.as_tensor(row_R, device=self.device), torch.as_tensor(token_BW.reshape(-1), device=self.device)
 
     def cut(self) -> Tensor | None:
         """The sources that continue, once enough are done; None to keep the batch."""
@@ -101,8 +106,9 @@ class _Search:
         self.written, self.done = self.written[kept], self.done[kept]
         if self.prefixes is not None:
             self.prefixes = [self.prefixes[number] for number in kept]
-        self.total_BW = self.total_BW[kept]
-        return torch.as_tensor(kept, device=self.device)
+        on_device = to_device([kept.tolist()], self.device)[0]
+        self.total_BW = self.total_BW.index_select(0, on_device)
+        return on_device
 
     def results(self) -> list[list[Hypothesis]]:
         """By source, the best score first."""
@@ -119,19 +125,20 @@ class _Search:
             return best_candidates(self.total_BW, scores_BWV, normaliser_BW1, 2 * self.width)
         groups: list[Candidates] = []
         rows = scores_BWV.shape[1] // self.settings.diverse_groups
-        counts_BV = np.zeros((len(scores_BWV), scores_BWV.shape[2]), dtype=np.float32)
-        source_B1 = np.arange(len(scores_BWV))[:, None]
+        counts_BV = scores_BWV.new_zeros(len(scores_BWV), scores_BWV.shape[2], dtype=torch.float32)
         for group in range(self.settings.diverse_groups):
             own = slice(group * rows, (group + 1) * rows)
             penalty_BV = self.settings.diversity * counts_BV
-            paying = scores_BWV[:, own] - torch.as_tensor(penalty_BV, device=self.device)[:, None]
+            paying = scores_BWV[:, own] - penalty_BV[:, None]
             found = best_candidates(self.total_BW[:, own], paying, normaliser_BW1[:, own], 2 * self.width)
-            total_BN = found.total_BN + penalty_BV[source_B1, found.token_BN]
+            total_BN = found.total_BN + penalty_BV.gather(1, found.token_BN)
             groups.append(Candidates(total_BN, found.row_BN + group * rows, found.token_BN))
-            np.add.at(counts_BV, (source_B1, found.token_BN[:, : self.width]), 1)
-        return Candidates(*(np.stack(parts, axis=1).reshape(-1, 2 * self.width) for parts in zip(*groups, strict=True)))
+            chosen_BN = found.token_BN[:, : self.width]
+            counts_BV.scatter_add_(1, chosen_BN, torch.ones_like(chosen_BN, dtype=torch.float32))
+        stacked = (torch.stack(parts, dim=1).view(-1, 2 * self.width) for parts in zip(*groups, strict=True))
+        return Candidates(*stacked)
 
-    def _split(self, unit: int, found: Candidates) -> NDArray[np.int64]:
+    def _split(self, unit: int, found: HostCandidates) -> NDArray[np.int64]:
         """The ranks of a unit that continue; those that end are recorded."""
         source, group = divmod(unit, self.settings.diverse_groups)
         finished, width = self.finished[self.numbers[source]], self.width

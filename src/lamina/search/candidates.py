@@ -1,4 +1,7 @@
-"""The best continuations of all rows, without normalising over the vocabulary."""
+"""The best continuations of all rows, without normalising over the vocabulary, and those of them that continue.
+
+All of it happens on the device of the scores. What the host must know of a step crosses in one copy.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from lamina.text.vocabulary import EOS
+
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 
@@ -17,17 +22,36 @@ Numbers = NDArray[np.int64]
 class Candidates(NamedTuple):
     """The best continuations of each source, best first: their sums of log p, their rows and their tokens."""
 
+    total_BN: Tensor
+    row_BN: Tensor
+    token_BN: Tensor
+
+    def going(self, width: int) -> Candidates:
+        """The first `width` that do not end, as `rules.split_candidates` chooses them, without asking the host."""
+        ends_BN = (self.token_BN == EOS).to(torch.uint8)
+        rank_BW = ends_BN.sort(dim=1, stable=True).indices[:, :width]
+        return Candidates(*(part.gather(1, rank_BW) for part in self))
+
+    def to_host(self) -> HostCandidates:
+        """One copy: 64-bit floats hold all three exactly."""
+        total, row, token = torch.stack([part.double() for part in self]).cpu().numpy()
+        return HostCandidates(total.astype(np.float32), row.astype(np.int64), token.astype(np.int64))
+
+
+class HostCandidates(NamedTuple):
+    """The same on the host."""
+
     total_BN: Floats
     row_BN: Numbers
     token_BN: Numbers
 
 
-def best_candidates(total_BW: Floats, scores_BWV: Tensor, normaliser_BW1: Tensor, count: int) -> Candidates:
+def best_candidates(total_BW: Tensor, scores_BWV: Tensor, normaliser_BW1: Tensor, count: int) -> Candidates:
     """The `count` best of the W×V sums of every source; where there are fewer, the rest is impossible."""
-    before_BW1 = torch.as_tensor(total_BW, device=scores_BWV.device)[..., None] - normaliser_BW1
+    before_BW1 = total_BW[..., None] - normaliser_BW1
     sum_BX, vocabulary = (scores_BWV + before_BW1).flatten(1), scores_BWV.shape[2]
     total_BN, place_BN = sum_BX.topk(min(count, sum_BX.shape[1]), dim=1)
     missing = (0, count - total_BN.shape[1])
-    place = F.pad(place_BN, missing).cpu().numpy()
-    total = F.pad(total_BN, missing, value=-torch.inf).float().cpu().numpy()
-    return Candidates(total, place // vocabulary, place % vocabulary)
+    if missing[1]:
+        total_BN, place_BN = F.pad(total_BN, missing, value=-torch.inf), F.pad(place_BN, missing)
+    return Candidates(total_BN.float(), place_BN.div(vocabulary, rounding_mode="floor"), place_BN % vocabulary)

@@ -25,35 +25,49 @@ def constrain(
     limits_B: Sequence[int],
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> None:
-    """Leave every row only what it may write at its next position."""
+    """Leave every row only what it may write at its next position. The host asks the device nothing."""
     scores_BWV, position = log_probs.scores_BTV, written_BWT.shape[2]
     forbid_impossible(scores_BWV, log_probs.normaliser_BT1)
     forced_B = [
         forced_token(position, limit, prefix, 0, len(prefix))
         for limit, prefix in zip(limits_B, prefixes or [()] * len(limits_B), strict=True)
     ]
-    forced = [(source, token) for source, token in enumerate(forced_B) if token != FREE]
-    chosen = [scores_BWV[source, :, token].clone() for source, token in forced]
+    sources = [source for source, token in enumerate(forced_B) if token != FREE]
+    if sources:
+        index = to_device([sources, [forced_B[source] for source in sources]], scores_BWV.device)
+        source_F, token_F = index.unbind()
+        own_FW = scores_BWV[source_F, :, token_F]
     if position < settings.min_length:
-        scores_BWV[..., EOS] = -torch.inf
+        scores_BWV.select(2, EOS).fill_(-torch.inf)
     if settings.no_repeat_ngram:
         forbid_repeats(scores_BWV, written_BWT, settings.no_repeat_ngram)
-    for (source, token), own_W in zip(forced, chosen, strict=True):
-        scores_BWV[source] = -torch.inf
-        scores_BWV[source, :, token] = own_W
+    if sources:
+        scores_BWV.index_fill_(0, source_F, -torch.inf)
+        scores_BWV[source_F, :, token_F] = own_FW
 
 
 def forbid_impossible(scores_BWV: Tensor, normaliser_BW1: Tensor) -> None:
     """Padding is never written, and a score that is not a number never wins."""
     scores_BWV.select(2, PAD).fill_(-torch.inf)
-    if math.isnan(float(normaliser_BW1.sum())):
+    if scores_BWV.device.type != "cpu" or math.isnan(float(normaliser_BW1.sum())):  # on a CPU asking is free
         scores_BWV.masked_fill_(scores_BWV.isnan() | normaliser_BW1.isnan(), -torch.inf)
+        normaliser_BW1.masked_fill_(normaliser_BW1.isnan(), 0.0)
+
+
+def to_device(numbers: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """A small table in one copy, which nobody waits for."""
+    table = torch.tensor(numbers)
+    return table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table.to(device)
 
 
 def forbid_repeats(scores_BWV: Tensor, written_BWT: Written, size: int) -> None:
     """No n-gram of this size twice in a row's own text."""
     length = written_BWT.shape[2]
     banned = np.zeros(length, np.int64)
+    places: list[tuple[int, int, int]] = []
     for source, row in np.ndindex(written_BWT.shape[:2]):
         count = repeated_tokens(written_BWT[source, row], length, size, banned)
-        scores_BWV[source, row, banned[:count]] = -torch.inf
+        places += [(source, row, int(token)) for token in banned[:count]]
+    if places:
+        source_X, row_X, token_X = to_device(list(zip(*places, strict=True)), scores_BWV.device).unbind()
+        scores_BWV.index_put_((source_X, row_X, token_X), scores_BWV.new_full((), -torch.inf))

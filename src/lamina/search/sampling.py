@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lamina.errors import UsageError
 from lamina.recipe.decode import SearchSettings
-from lamina.search.constraints import constrain
+from lamina.search.constraints import constrain, to_device
 from lamina.search.hypothesis import Hypothesis
 from lamina.search.stepper import Stepper
 from lamina.text.vocabulary import EOS, PAD
@@ -47,22 +47,24 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """Independent samples of every source, in the order they were drawn; log p is the model's own."""
     sources, rows = len(source_BS), samples
-    limits_B1 = torch.tensor([[settings.limit(int(length))] for length in (source_BS != PAD).sum(dim=1)])
+    limits_B = [settings.limit(length) for length in (source_BS != PAD).sum(dim=1).tolist()]
+    limits_B1 = to_device([limits_B], source_BS.device).T
     state = stepper.start(source_BS, rows)
     tokens_R = torch.full((sources * rows,), start_id, device=source_BS.device)
     written_BWT = torch.zeros(sources, rows, 0, dtype=torch.long)
     log_prob_BW = torch.zeros(sources, rows, device=source_BS.device)
-    ended_BW = torch.zeros(sources, rows, dtype=torch.bool)
+    ended_BW = torch.zeros(sources, rows, dtype=torch.bool, device=source_BS.device)
     for position in count():
         log_probs, state = stepper.step(tokens_R, state)
         scores_BWV = log_probs.scores_BTV
-        constrain(log_probs, written_BWT.numpy(), settings, limits_B1[:, 0].tolist())
+        constrain(log_probs, written_BWT.numpy(), settings, limits_B)
         token_BW = draw(scores_BWV, sampling, generator)
         chosen_BW = scores_BWV.gather(2, token_BW[..., None])[..., 0] - log_probs.normaliser_BT1[..., 0]
-        log_prob_BW += chosen_BW.masked_fill(ended_BW.to(chosen_BW.device), 0.0)
-        written_BWT = torch.cat([written_BWT, token_BW.cpu()[..., None]], dim=2)
-        ended_BW |= (token_BW.cpu() == EOS) | (limits_B1 <= position)
-        if bool(ended_BW.all()):
+        log_prob_BW += chosen_BW.masked_fill(ended_BW, 0.0)
+        ended_BW |= (token_BW == EOS) | (limits_B1 <= position)
+        token_and_end_2BW = torch.stack([token_BW, ended_BW.long()]).cpu()  # the step's only wait
+        written_BWT = torch.cat([written_BWT, token_and_end_2BW[0, ..., None]], dim=2)
+        if bool(token_and_end_2BW[1].all()):
             break
         tokens_R = token_BW.flatten()
     return [

@@ -24,9 +24,12 @@ from lamina.store.model_folder import write_model_folder
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
 
-# What may change between the first start of a run and a resumption: nothing that changes a step.
+# What may change between the first start of a run and a resumption: nothing that changes a step. How an update is cut
+# into micro-batches may, and the trainer sees to it that `batch_tokens` × `accumulate` × ranks stays what it was.
 CHANGEABLE = (
     "max_steps",
+    "batch_tokens",
+    "accumulate",
     "save_every",
     "validate_every",
     "log_every",

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from lamina.base.cluster import Cluster, Job, run_jobs
 from lamina.base.processes import end_with_parent
 from lamina.errors import LaminaError, StoppedError
 from lamina.store.metrics import read_records
@@ -75,6 +77,22 @@ def train_all(trainings: Sequence[Training], at_once: int, show: Show) -> None:
                         raise TrainingError(training.log, process.returncode)
     except KeyboardInterrupt:
         raise StoppedError("Stopped and saved; rerun the same command to resume.", 130) from None
+
+
+def train_on_cluster(
+    trainings: Sequence[tuple[Training, Path, str]],
+    out: Path,
+    cluster: Cluster,
+    options: dict[str, Any],
+    at_once: int,
+    show: Show,
+) -> None:
+    """One job for each; a job that ends well writes the text to the file that says its training is finished."""
+    jobs = {
+        Job(training.name, tuple(training.command()), training.log, mark, content): training
+        for training, mark, content in trainings
+    }
+    run_jobs(list(jobs), out, cluster, options, at_once, lambda job: _show_newest(jobs[job], show))
 
 
 def _start(training: Training, running: Running) -> None:

@@ -17,6 +17,7 @@ from lamina.analysis.finding import Finding
 from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.page import page, paragraph, section, table
 from lamina.analysis.sections import Outputs, curve_section, example_section
+from lamina.base.cluster import Cluster
 from lamina.base.files import digest, write_file
 from lamina.base.problems import describe
 from lamina.base.reading import read_json
@@ -31,7 +32,7 @@ from lamina.scoring.metrics import build_metrics, names_to_compare
 from lamina.scoring.protocol import Gold, score
 from lamina.scoring.significance import compare_seeds
 from lamina.store.metrics import read_records
-from lamina.study.launch import Show, Training, train_all
+from lamina.study.launch import Show, Training, train_all, train_on_cluster
 from lamina.translation import load
 
 SHOWN = 6
@@ -122,7 +123,16 @@ def plan(study: Study, place: Path, out: Path, threads: int) -> list[Training]:
     return trainings
 
 
-def run_study(study: Study, place: Path, out: Path, at_once: int, threads: int, show: Show) -> Finding:
+def run_study(
+    study: Study,
+    place: Path,
+    out: Path,
+    at_once: int,
+    threads: int,
+    show: Show,
+    cluster: Cluster | None = None,
+    options: dict[str, Any] | None = None,
+) -> Finding:
     """Train what is missing, evaluate, and write the table and the page; resumable at any moment."""
     sources, gold = read_test_set(study.test, study.references, m2="m2" in study.metrics)  # before any training
     data = PreparedData(study.data)
@@ -130,9 +140,13 @@ def run_study(study: Study, place: Path, out: Path, at_once: int, threads: int, 
     trainings = plan(study, place, out, threads)
     marks = {training.name: fingerprint(training, data) for training in trainings}
     missing = [training for training in trainings if not is_done(training, marks[training.name])]
-    train_all(missing, at_once, show)
-    for training in missing:
-        write_file(done_mark(training), marks[training.name])
+    if cluster is None:
+        train_all(missing, at_once, show)
+        for training in missing:
+            write_file(done_mark(training), marks[training.name])
+    else:
+        marked = [(training, done_mark(training), marks[training.name]) for training in missing]
+        train_on_cluster(marked, out, cluster, options or {}, at_once, show)
     systems = [system for system in study.systems for _ in study.seeds]
     results = [
         evaluate(training, system, sources, gold, study.metrics)

@@ -3,51 +3,24 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lamina.corpus.batches import Batch, Update
+from lamina.base.devices import Precision, autocast
 from lamina.errors import LaminaError
 from lamina.model.seq2seq import Seq2Seq
 from lamina.model.states import Loss
+from lamina.training.casting import cast_layers_at_once
 from lamina.training.distributed import Ranks
+from lamina.training.loading import TensorBatch, TensorUpdate
+from lamina.training.statistics import Tally
 
-
-@dataclass
-class Window:
-    """Sums over the updates since the last log line, on this rank."""
-
-    loss: float = 0.0
-    nll: float = 0.0
-    tokens: int = 0
-    weight: float = 0.0  # what the loss is divided by: the tokens, each by its importance
-
-    def add(self, loss: Loss, weight: float | None = None) -> None:
-        """Count one micro-batch; without a `weight` every token counts 1."""
-        self.loss += float(loss.total.detach())
-        self.nll += float(loss.nll_BT.sum())
-        self.tokens += loss.tokens
-        self.weight += loss.tokens if weight is None else weight
-
-    def mean_loss(self) -> float:
-        """Per target token, smoothed."""
-        return self.loss / max(1, self.weight)
-
-    def mean_nll(self) -> float:
-        """Per target token, without smoothing."""
-        return self.nll / max(1, self.tokens)
-
-    @classmethod
-    def sum(cls, windows: Sequence[Window]) -> Window:
-        """All ranks together."""
-        return cls(*(sum(column) for column in zip(*map(astuple, windows), strict=True)))
+NO_MEMORY = ("DefaultCPUAllocator", "not enough memory")  # how torch says on a CPU what is an error of its own on a GPU
 
 
 class Objective:
@@ -56,67 +29,64 @@ class Objective:
     So accumulating twice half a batch, or two ranks with half a batch each, give the gradient of one whole batch.
     """
 
-    def __init__(
-        self, model: Seq2Seq, ranks: Ranks, smoothing: float, precision: torch.dtype | None, compiled: bool
-    ) -> None:
+    def __init__(self, model: Seq2Seq, ranks: Ranks, smoothing: float, precision: Precision, compiled: bool) -> None:
         self.model, self.ranks, self.smoothing, self.precision = model, ranks, smoothing, precision
         self.parallel: nn.Module = model
         if ranks.count > 1:
             places = [ranks.device.index] if ranks.device.type == "cuda" else None
-            self.parallel = DistributedDataParallel(model, device_ids=places)
+            self.parallel = DistributedDataParallel(model, device_ids=places, gradient_as_bucket_view=True)
         self.compute: Callable[..., Loss] = self.parallel
         if compiled:
             logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it tells at length what it leaves uncompiled
             self.compute = torch.compile(self.parallel, dynamic=True)
+        elif ranks.device.type == "cuda":
+            cast_layers_at_once(model)
 
-    def backward(self, update: Update, scaler: Any, window: Window) -> None:
+    def backward(self, update: TensorUpdate, scaler: Any, tally: Tally) -> None:
         """Add the gradients of an update; ranks exchange them at its last micro-batch only."""
         for number, batch in enumerate(update.batches):
             last = number + 1 == len(update.batches)
-            with self._local(last):
-                loss = self._loss(batch)
-                share = self.ranks.count / update.weight if len(batch.pairs) else 0.0
+            with self._local(last), explain_memory(batch, self.ranks.device):
+                tensors, importance = batch.to(self.ranks.device)
+                with autocast(self.ranks.device, self.precision):
+                    loss = self.compute(*tensors, self.smoothing, *importance)
+                share = self.ranks.count / update.weight if batch.tokens else 0.0
                 scaler.scale(loss.total * share).backward()
-            if len(batch.pairs):
-                window.add(loss, None if batch.importance is None else float(batch.importance.sum()))
-
-    def _loss(self, batch: Batch) -> Loss:
-        arrays = (batch.source, batch.prefix, batch.target) if len(batch.pairs) else FILLER
-        tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
-        weights = batch.importance if len(batch.pairs) else None
-        importance = () if weights is None else (torch.as_tensor(weights, device=self.ranks.device),)
-        try:
-            with self._autocast():
-                return self.compute(*tensors, self.smoothing, *importance)
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            sizes = " × ".join(str(size) for size in batch.target.shape)
-            raise LaminaError(
-                f"Out of memory in a batch of {sizes} target tokens (sources up to {batch.source.shape[1]}). Use a "
-                "smaller train.batch_tokens and a larger train.accumulate; the result is the same."
-            ) from error
+            if batch.tokens:
+                tally.add(loss, batch.tokens, batch.weight)
 
     def _local(self, last: bool) -> AbstractContextManager[Any]:
         if isinstance(self.parallel, DistributedDataParallel) and not last:
             return self.parallel.no_sync()
         return nullcontext()
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        if self.precision is None:
-            return nullcontext()
-        return torch.autocast(self.ranks.device.type, self.precision)
+
+@contextmanager
+def explain_memory(batch: TensorBatch, device: torch.device) -> Iterator[None]:
+    """Say which batch was too large, forward or backward, and what helps."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch's own for GPUs is a RuntimeError too
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not known and not any(words in str(error) for words in NO_MEMORY):
+            raise
+        source, _, target = batch.tensors
+        sizes = " × ".join(str(size) for size in target.shape)
+        raise LaminaError(
+            f"Out of memory on {device} in a batch of {sizes} target tokens (sources up to {source.shape[1]}). Halve "
+            "train.batch_tokens and double train.accumulate (the result is the same), or set "
+            "train.gradient_checkpointing=true; then rerun the same command to resume."
+        ) from error
 
 
-FILLER = ([[2]], [[0]], [[2]])  # what a rank without a sentence computes, times 0: DDP wants every rank to take part
-
-
-def encoder_gradient_norms(model: Seq2Seq) -> list[float]:
-    """One per encoder layer, from the names of the parameters."""
+def encoder_gradient_norms(model: Seq2Seq) -> Tensor:
+    """One per encoder layer, from the names of the parameters; on the device."""
     squares: dict[int, Tensor] = {}
     for name, parameter in model.named_parameters():
         if name.startswith("encoder.layers.") and parameter.grad is not None:
             layer = int(name.split(".")[2])
             squares[layer] = squares.get(layer, parameter.new_zeros(())) + parameter.grad.square().sum()
-    return [math.sqrt(float(squares[layer])) for layer in sorted(squares)]
+    return torch.stack([squares[layer] for layer in sorted(squares)]).double().sqrt()
 
 
 def first_bad_gradient(model: Seq2Seq) -> str | None:

@@ -6,8 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from lamina.corpus.batches import Batches
 from lamina.errors import MissingExtraError
+from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.schema import Recipe
 from lamina.store.run import Run
+from lamina.training.distributed import Ranks
 
 
 class Reporter(Protocol):
@@ -72,3 +76,16 @@ def scalars(record: dict[str, Any]) -> Iterator[tuple[str, float]]:
             yield from ((f"{record['kind']}/{key}_{number:02}", each) for number, each in enumerate(value))
         elif key not in ("kind", "step"):
             yield f"{record['kind']}/{key}", value
+
+
+def describe_training(recipe: Recipe, model: Seq2Seq, batches: Batches, ranks: Ranks, precision: str) -> Iterator[str]:
+    """What is trained, on what and where."""
+    config, parameters = recipe.model, sum(parameter.numel() for parameter in model.parameters())
+    yield (
+        f"{recipe.name}: {config.encoder.type} × {config.bridge.type} × {config.head.type}, {parameters:,} parameters, "
+        f"{len(batches.split):,} pairs, {recipe.train.max_steps:,} steps on {ranks.count} × {ranks.device.type} "
+        f"in {precision}"
+    )
+    oversized = len(batches.oversized())
+    if oversized:
+        yield f"{oversized:,} pairs exceed train.batch_tokens; each forms its own batch."

@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import math
-import signal
-import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from lamina.base.devices import Precision, choose_precision
 from lamina.base.malloc import trim_heap
-from lamina.corpus.batches import Batches, Position, Update
+from lamina.corpus.batches import Position, Update
 from lamina.corpus.prepared import PreparedData
-from lamina.corpus.word_dropout import WordDropout
 from lamina.errors import DataError, DivergenceError, StoppedError
 from lamina.model.encoders.stack import recompute_layers
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.schema import Every, Recipe
-from lamina.store.loading import find_model_folder
-from lamina.store.model_folder import assign_weights, load_model_folder
+from lamina.store.model_folder import assign_weights
 from lamina.store.run import Run
 from lamina.training.distributed import Ranks
 from lamina.training.ema import MovingAverage
 from lamina.training.growing import prepare_growth
-from lamina.training.objective import Objective, Window, encoder_gradient_norms, first_bad_gradient
-from lamina.training.reporters import Reporter
+from lamina.training.loading import TensorUpdate, load_update, make_batches, prefetch
+from lamina.training.objective import Objective, encoder_gradient_norms, first_bad_gradient
+from lamina.training.reporters import Reporter, describe_training
+from lamina.training.resuming import check_same_update, restore_random, resumed_precision, resumed_window, start_from
 from lamina.training.schedule import learning_rate
-from lamina.training.validation import validation_bleu
+from lamina.training.signals import EXIT_CODES, catch_signals
+from lamina.training.statistics import FailedUpdates, Speed, Tally, Window
+from lamina.training.validation import perplexity, validation_bleu, validation_loss
 
-EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
+STOP_EVERY = 10  # steps after which several ranks ask each other whether one was told to stop
+FP16_PATIENCE = 20  # failed updates in a row: a loss scale finds its value in fewer
 
 
 class Trainer:
@@ -66,89 +68,82 @@ class Trainer:
             self.model.parameters(), lr=0.0, betas=self.train.betas, weight_decay=self.train.weight_decay, fused=True
         )
         precision = choose_precision(self.train.precision, ranks.device)
-        self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision == torch.float16)
         self.objective = Objective(self.model, ranks, self.train.label_smoothing, precision, self.train.compile)
-        self.batches = Batches(
-            data.split("train", verify=True),
-            self.train.batch_tokens,
-            accumulate=self.train.accumulate,
-            ranks=ranks.count,
-            rank=ranks.rank,
-            seed=self.train.seed,
-            start_id=recipe.model.start_id,
-            edit_weight=self.train.edit_weight,
-            word_dropout=WordDropout(data.text, self.train.source_word_dropout, self.train.seed)
-            if self.train.source_word_dropout
-            else None,
-        )
-        self.valid = Batches(data.split("valid", verify=True), self.train.batch_tokens, start_id=recipe.model.start_id)
+        self.scaler = self._make_scaler(precision)
+        self.batches, self.valid = make_batches(recipe, data, ranks)
         torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently
-        self.step, self.position, self.window = 0, Position(), Window()
+        self.step, self.position, self.tally = 0, Position(), Tally(ranks.device)
+        self.failed, self.speed = FailedUpdates(ranks.device), Speed()
+        self.gradient_norms: list[tuple[int, Tensor]] = []  # taken, but not read yet: steps, and norms on the device
+        self.saved_step = -1
         self.ranking: list[tuple[float, int]] = []  # the best validations so far: value and step, best first
         self.stale_validations = 0
-        self.stop_signal: int | None = None
+        self.signals: list[int] = []  # received so far
 
     def fit(self) -> None:
         """Train to the end, from the newest checkpoint if there is one."""
-        self._describe()
+        for line in describe_training(self.recipe, self.model, self.batches, self.ranks, self.objective.precision):
+            self.reporter.say(line)
         self.resume()
         self.model.train()
-        seconds, tokens = 0.0, 0
-        with self._catching_signals():
-            for update, position in self.batches.iterate(self.position):
+        self.speed = Speed()
+        with catch_signals(self.signals):
+            for update, position in self._updates():
                 if self.step >= self.train.max_steps or self._should_stop_early():
                     break
-                started = time.perf_counter()
                 self.update(update)
-                seconds += time.perf_counter() - started
-                self.step, tokens = self.step + 1, tokens + update.tokens
+                self.step, self.speed.tokens = self.step + 1, self.speed.tokens + update.tokens
                 new_epoch = position.epoch > self.position.epoch
                 self.position = position
-                speed = tokens / seconds
-                self.reporter.progress(self.step, self.train.max_steps, self.window.mean_loss(), speed)
+                loss, speed = self.tally.glance(), self.speed.per_second()
+                self.reporter.progress(self.step, self.train.max_steps, loss, speed)
                 if self.step % self.train.log_every == 0:
-                    self._log(speed)
-                    seconds, tokens = 0.0, 0
-                if self._due(self.train.validate_every, new_epoch) or self.step == self.train.max_steps:
-                    self._validate()
+                    self._log()
                 ended = self.step == self.train.max_steps
+                if self._due(self.train.validate_every, new_epoch) or ended:
+                    with self.speed.pause(self.tally):
+                        self._validate()
                 if self._due(self.train.save_every, new_epoch) or ended or self.step in self.best_steps:
-                    self.save()
+                    with self.speed.pause(self.tally):
+                        self.save()
                 self._stop_if_requested()
         self.finish()
 
-    def _describe(self) -> None:
-        model, parameters = self.recipe.model, sum(parameter.numel() for parameter in self.model.parameters())
-        sockets = f"{model.encoder.type} × {model.bridge.type} × {model.head.type}"
-        self.reporter.say(
-            f"{self.recipe.name}: {sockets}, {parameters:,} parameters, {len(self.batches.split):,} pairs, "
-            f"{self.train.max_steps:,} steps on {self.ranks.count} × {self.ranks.device.type}"
+    def _updates(self) -> Iterator[tuple[TensorUpdate, Position]]:
+        device = self.ranks.device
+        return prefetch(
+            self.batches.iterate(self.position), lambda item: (load_update(item[0], device), item[1]), device
         )
-        oversized = len(self.batches.oversized())
-        if oversized:
-            self.reporter.say(f"{oversized:,} pairs exceed train.batch_tokens; each forms its own batch.")
+
+    def _make_scaler(self, precision: Precision) -> torch.amp.GradScaler:
+        return torch.amp.GradScaler(self.ranks.device.type, enabled=precision == "fp16")
 
     def resume(self) -> None:
-        """Continue from the newest checkpoint that is whole."""
-        if self.ranks.first:
-            self.run.checkpoints.clear_partial()
+        """Continue from the newest checkpoint that is whole: the first rank looks, and the others take its word."""
+        step = self.ranks.gather(self._find_checkpoint() if self.ranks.first else None)[0]
+        if step is not None:
+            self._restore(step)
+            self.reporter.say(f"Resumed from step {step}.")
+
+    def _find_checkpoint(self) -> int | None:
+        self.run.checkpoints.clear_partial()
         for step, damage in self.run.checkpoints.latest():
             if damage is None:
-                self._restore(step)
-                self.reporter.say(f"Resumed from step {step}.")
-                return
+                return step
             self.reporter.say(f"{damage}; trying the checkpoint before it.")
         if self.run.checkpoints.steps() or (self.run.folder / "model").exists():
             raise DataError(
                 f"{self.run.folder}: has been trained, but has no usable checkpoint to resume from. Restore "
                 f"{self.run.checkpoints.folder}, or choose another --out to start from the beginning."
             )
-        if self.ranks.first:
-            self.run.metrics.write_bytes(b"")
+        self.run.metrics.write_bytes(b"")
+        return None
 
     def save(self) -> None:
         """Write everything that the next step depends on."""
-        own = {"random": torch.get_rng_state(), "window": asdict(self.window)}
+        self._check_failures()
+        self.saved_step = self.step
+        own = {"random": torch.get_rng_state(), "window": asdict(self.tally.read())}
         if self.ranks.device.type == "cuda":
             own["cuda_random"] = torch.cuda.get_rng_state(self.ranks.device)
         every_rank = self.ranks.gather(own)
@@ -160,6 +155,8 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "ranks": every_rank,
+            "update_tokens": self.batches.capacity,
+            "precision": self.objective.precision,
             "ranking": self.ranking,
             "stale_validations": self.stale_validations,
             "metrics_bytes": self.run.metrics.stat().st_size,
@@ -177,7 +174,7 @@ class Trainer:
 
     def finish(self) -> None:
         """Save if the last step is not, and write `model/` from the best checkpoint, else the last."""
-        if self.step not in self.run.checkpoints.steps():
+        if self.saved_step != self.step:
             self.save()
         if self.ranks.first:
             best = self.run.checkpoints.pointer("best")
@@ -194,88 +191,116 @@ class Trainer:
 
     def _restore(self, step: int) -> None:
         state = self.run.checkpoints.load_state(step)
+        check_same_update(state, self.train, self.batches, self.ranks, self.run.folder)
         self.run.checkpoints.load_weights(step, self.model)
         if self.ema is not None:
             self.ema.load(dict(self.model.named_parameters()))
             assign_weights(self.model, state["weights"], str(self.run.checkpoints.path(step)))
         self.optimizer.load_state_dict(state["optimizer"])
-        self.scaler.load_state_dict(state["scaler"])
-        own = state["ranks"][self.ranks.rank]
-        torch.set_rng_state(own["random"])
-        if "cuda_random" in own:
-            torch.cuda.set_rng_state(own["cuda_random"], self.ranks.device)
-        self.step, self.position, self.window = state["step"], Position(**state["position"]), Window(**own["window"])
+        precision, note = resumed_precision(state, self.train, self.ranks.device)
+        if note:
+            self.reporter.say(note)
+        self.objective.precision, self.scaler = precision, self._make_scaler(precision)
+        if self.scaler.is_enabled() and state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+        restore_random(state, self.train.seed, self.ranks)
+        self.step, self.position, self.saved_step = state["step"], Position(**state["position"]), step
+        self.tally = Tally(self.ranks.device, resumed_window(state, self.ranks))
         self.ranking, self.stale_validations = state["ranking"], state["stale_validations"]
         if self.ranks.first:
             with self.run.metrics.open("r+b") as records:  # what came after the checkpoint will come again
                 records.truncate(state["metrics_bytes"])
 
-    def update(self, update: Update) -> None:
-        """One optimizer step."""
+    def update(self, update: Update | TensorUpdate) -> None:
+        """One optimizer step. On a GPU nothing in it waits for the device."""
+        if isinstance(update, Update):
+            update = load_update(update, self.ranks.device)
         rate = learning_rate(self.train, self.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        self.objective.backward(update, self.scaler, self.window)
+        self.objective.backward(update, self.scaler, self.tally)
         self.scaler.unscale_(self.optimizer)
         if self.train.encoder_l2 is not None:
             for parameter in self.model.encoder.parameters():
                 if parameter.dim() > 1 and parameter.grad is not None:
                     parameter.grad.add_(parameter.detach(), alpha=self.train.encoder_l2)
-        due = (self.step + 1) % self.train.gradients_every == 0
-        norms = encoder_gradient_norms(self.model) if due else []
-        limit = math.inf if self.train.clip_norm is None else self.train.clip_norm
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
-        if not math.isfinite(norm) and not self.scaler.is_enabled():
-            self._diverged()
-        if due:
-            self.reporter.record({"kind": "gradients", "step": self.step + 1, "encoder": norms})
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        if (self.step + 1) % self.train.gradients_every == 0:
+            self.gradient_norms.append((self.step + 1, encoder_gradient_norms(self.model)))
+        gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self.train.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
+        self._step_unless_failed(norm)
         if self.ema is not None:
             self.ema.update()
 
-    def _diverged(self) -> None:
+    def _step_unless_failed(self, norm: Tensor) -> None:
+        """Where the gradient is not finite, stop at once on a CPU; on a GPU leave the weights as they are.
+
+        There the optimizer itself looks at `found_inf`, and the failure comes to light when it is next read.
+        """
+        failed = self.failed.add(norm)
+        if not self.scaler.is_enabled():
+            if self.ranks.device.type == "cpu":
+                self._check_failures()
+            else:
+                self.optimizer.found_inf = failed  # type: ignore[attr-defined]
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def _check_failures(self) -> None:
+        """Raise if training has diverged; while a loss scale is too large some updates fail, but not many in a row."""
+        together, in_a_row = self.failed.read()
+        if in_a_row >= FP16_PATIENCE if self.scaler.is_enabled() else together > 0:
+            bad = first_bad_gradient(self.model)
+            raise self._divergence(f"the gradient{'' if bad is None else f' of {bad}'} is not finite", in_a_row)
+
+    def _divergence(self, reason: str, in_a_row: int = 0) -> DivergenceError:
         last = self.run.checkpoints.pointer("last")
         path = None if last is None else self.run.checkpoints.path(last)
         where = "no checkpoint was written" if path is None else f"the last good checkpoint is {path}"
-        first = first_bad_gradient(self.model)
-        raise DivergenceError(
-            f"Training diverged at step {self.step + 1}: the gradient of {first} is not finite; {where}. "
+        first = self.step + 1 - max(0, in_a_row - 1)
+        return DivergenceError(
+            f"Training diverged at step {first}: {reason}; {where}. "
             "Try a lower train.lr, a longer train.warmup or train.clip_norm."
         )
 
-    def _log(self, speed: float) -> None:
-        windows = self.ranks.gather(self.window)
-        self.window = Window()
-        total = Window.sum(windows)
+    def _record_gradients(self) -> None:
+        for step, norms in self.gradient_norms:
+            self.reporter.record({"kind": "gradients", "step": step, "encoder": norms.tolist()})
+        self.gradient_norms = []
+
+    def _log(self) -> None:
+        self._check_failures()
+        self._record_gradients()
+        own = self.tally.read()
+        speed = self.speed.per_second()
+        total = Window.sum(self.ranks.gather(own))
+        self.tally, self.speed = Tally(self.ranks.device), Speed()
         loss, nll = total.mean_loss(), total.mean_nll()
         rate = learning_rate(self.train, self.step)
         epoch = self.position.epoch
         record = {"kind": "train", "step": self.step, "epoch": epoch, "loss": loss, "nll": nll, "lr": rate}
         self.reporter.record({**record, "tokens_per_second": round(speed)})
-        progress = f"step {self.step}  epoch {epoch + 1}  loss {loss:.4f}  nll {nll:.4f}  ppl {exp(nll):.2f}"
+        progress = f"step {self.step}  epoch {epoch + 1}  loss {loss:.4f}  nll {nll:.4f}  ppl {perplexity(nll):.2f}"
         self.reporter.say(f"{progress}  lr {rate:.2e}  {speed:,.0f} tok/s")
 
     def _validate(self) -> None:
+        self._record_gradients()
         self.model.eval()
-        own, normalised_nll = Window(), 0.0
-        updates = self.valid.updates(0)
-        with torch.no_grad(), self._averaged():
-            for number in range(self.ranks.rank, len(updates), self.ranks.count):
-                for batch in self.valid.load(updates[number]).batches:
-                    arrays = (batch.source, batch.prefix, batch.target)
-                    tensors = [torch.as_tensor(array, device=self.ranks.device) for array in arrays]
-                    own.add(self.model(*tensors, self.train.label_smoothing))
-                    if not self.model.head.normalised:
-                        normalised_nll += float(self.model.normalised_nll(*tensors).sum())
-        total = Window.sum(self.ranks.gather(own))
+        with self._averaged():
+            total, normalised = validation_loss(
+                self.model, self.valid, self.train.label_smoothing, self.objective.precision, self.ranks
+            )
         loss, nll = total.mean_loss(), total.mean_nll()
-        record: dict[str, Any] = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": exp(nll)}
-        shown = f"nll {nll:.4f}  ppl {exp(nll):.2f}"
-        if not self.model.head.normalised:  # mass below 1: only the renormalised one compares with other systems
-            record["normalised_nll"] = sum(self.ranks.gather(normalised_nll)) / total.tokens
-            record["normalised_perplexity"] = exp(record["normalised_nll"])
+        if not math.isfinite(loss):
+            raise self._divergence("the validation loss is not finite")
+        found = perplexity(nll)
+        record: dict[str, Any] = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": found}
+        shown = f"nll {nll:.4f}  ppl {found:.2f}"
+        if normalised is not None:  # mass below 1: only the renormalised one compares with other systems
+            record |= {"normalised_nll": normalised, "normalised_perplexity": perplexity(normalised)}
             shown += f" (normalised {record['normalised_perplexity']:.2f})"
         if self.train.bleu_sentences:
             with self._averaged():
@@ -306,53 +331,15 @@ class Trainer:
         """Within the context the model is the one that would be used: the moving average, if there is one."""
         return nullcontext() if self.ema is None else self.ema.in_place()
 
-    @contextmanager
-    def _catching_signals(self) -> Iterator[None]:
-        """Let SIGTERM and Ctrl-C stop training after the current step."""
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            self.stop_signal = number
-
-        before = {number: signal.signal(number, ask) for number in EXIT_CODES}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
     def _stop_if_requested(self) -> None:
-        asked = [number for number in self.ranks.gather(self.stop_signal) if number is not None]
+        """After this step if a signal came; several ranks must agree, and ask each other every ten steps only."""
+        if self.ranks.count > 1 and self.step % STOP_EVERY:
+            return
+        asked = [number for own in self.ranks.gather(self.signals) for number in own]
         if not asked:
             return
-        if self.step not in self.run.checkpoints.steps():
+        if self.saved_step != self.step:
             self.save()
         raise StoppedError(
             f"Stopped at step {self.step} and saved; rerun the same command to resume.", EXIT_CODES[asked[0]]
         )
-
-
-def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
-    """Copy another model's weights; its text must be segmented as the data is."""
-    folder = find_model_folder(folder)
-    loaded = load_model_folder(folder)
-    for side in ("source", "target"):
-        if getattr(loaded.text, side).vocabulary != getattr(data.text, side).vocabulary:
-            raise DataError(
-                f"{folder}: its {side} vocabulary differs from that of {data.folder}. Prepare the data with "
-                f"`--text-from {folder}`."
-            )
-    assign_weights(model, dict(loaded.model.named_parameters()), str(folder))
-
-
-def choose_precision(name: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> torch.dtype | None:
-    """What products are computed in; None is full precision. `auto` is 16 bits on a GPU."""
-    if name == "auto":
-        if device.type != "cuda":
-            return None
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    return {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
-
-
-def exp(nll: float) -> float:
-    """Perplexity, infinite rather than an error."""
-    return math.exp(nll) if nll < 700 else math.inf

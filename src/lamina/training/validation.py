@@ -1,12 +1,42 @@
-"""BLEU at validation: a sample of the validation pairs, translated and scored."""
+"""Validation: the loss of all validation pairs, and the BLEU of a sample of them. Each rank does its share."""
 
 from __future__ import annotations
 
+import math
+
+import torch
+
+from lamina.base.devices import Precision, autocast
+from lamina.corpus.batches import Batches
 from lamina.corpus.prepared import PreparedData
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.scoring.sacre import corpus_bleu
 from lamina.training.distributed import Ranks
+from lamina.training.loading import as_tensors, prefetch
+from lamina.training.statistics import Tally, Window
+
+
+def validation_loss(
+    model: Seq2Seq, valid: Batches, smoothing: float, precision: Precision, ranks: Ranks
+) -> tuple[Window, float | None]:
+    """Sums over all ranks, and the mean −log p of the renormalised distribution where the head's own is not one."""
+    tally, device = Tally(ranks.device), ranks.device
+    normalised = torch.zeros((), dtype=torch.float64, device=device)
+    updates = valid.updates(0)
+    numbers = range(ranks.rank, len(updates), ranks.count)
+    own = (batch for number in numbers for batch in valid.load(updates[number]).batches)
+    with torch.no_grad(), autocast(device, precision if device.type == "cuda" else "fp32"):
+        for batch in prefetch(own, lambda batch: as_tensors(batch, device), device):
+            tensors, _ = batch.to(device)
+            tally.add(model(*tensors, smoothing), batch.tokens, batch.tokens)
+            if not model.head.normalised:
+                normalised += model.normalised_nll(*tensors).sum()
+    gathered = ranks.gather((tally.read(), float(normalised)))
+    total = Window.sum([window for window, _ in gathered])
+    if model.head.normalised:
+        return total, None
+    return total, sum(nll for _, nll in gathered) / max(1, total.tokens)
 
 
 def validation_bleu(model: Seq2Seq, data: PreparedData, decode: SearchSettings, sentences: int, ranks: Ranks) -> float:
@@ -22,3 +52,8 @@ def validation_bleu(model: Seq2Seq, data: PreparedData, decode: SearchSettings, 
     texts = [(to_text(best.tokens), to_text(target.tolist())) for best, (_, target) in zip(found, pairs, strict=True)]
     every = [text for share in ranks.gather(texts) for text in share]
     return corpus_bleu([text for text, _ in every], [reference for _, reference in every], data.text.target.language)
+
+
+def perplexity(nll: float) -> float:
+    """e^nll, infinite rather than an error."""
+    return math.exp(nll) if nll < 700 else math.inf

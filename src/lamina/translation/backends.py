@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lamina.base.devices import autocast, choose_precision
 from lamina.errors import UsageError
 from lamina.model.heads.softmax import BiasedSoftmaxHead
 from lamina.model.seq2seq import Seq2Seq
@@ -96,13 +97,14 @@ class TorchBackend:
         self.models, self.shortlist = models, shortlist
         self.model = models[0]
         self.device = self.model.head.weight_VD.device
+        self.precision = choose_precision("auto", self.device)
         steppers = [TorchStepper(model) for model in models]
         self.stepper: Stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
 
     def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
         for batch in batches:
             source_BS = pad_ids(batch.sources, self.device)
-            with torch.inference_mode():
+            with torch.inference_mode(), autocast(self.device, self.precision):
                 if self.shortlist is None:
                     found = beam_search(self.stepper, source_BS, settings, self.model.start_id, batch.prefixes)
                 else:
@@ -131,7 +133,7 @@ class TorchBackend:
         samples: int,
     ) -> Hypotheses:
         source_BS = pad_ids(batch.sources, self.device)
-        with torch.inference_mode():
+        with torch.inference_mode(), autocast(self.device, self.precision):
             return sample(self.stepper, source_BS, settings, sampling, self.model.start_id, generator, samples)
 
     def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from lamina.model.decoder import DecoderLayer
-from lamina.model.layers.attention import KeysValues, additive_mask
+from lamina.model.layers.attention import KeysValues, additive_mask, mask_memory
 from lamina.model.layers.positions import Frequencies, Positions, frequencies
 from lamina.model.layers.residuals import run_stack
 from lamina.model.layers.target_attention import Cache, CrossKV, PastKeys, RunningSum, StepContext
@@ -103,7 +103,7 @@ class StepGraph(nn.Module):
         embedded_RD = self.model.target_embedding.step(tokens_R, position)  # type: ignore[arg-type]
         x_BWD = embedded_RD.view(valid_BS.shape[0], -1, self.model.config.d_model)
         caches = self.read_caches(x_BWD, iter(tensors[len(names) :]))
-        context = StepContext(position, self.own_past(x_BWD, caches), self.model.config.heads)  # type: ignore[arg-type]
+        context = StepContext(position, self.own_past(x_BWD, caches))  # type: ignore[arg-type]
         written: list[Cache] = []
 
         def advance(layer: DecoderLayer, memory: CrossKV, past: Cache, x_BWD: Tensor) -> Tensor:
@@ -130,14 +130,14 @@ class StepGraph(nn.Module):
         return caches
 
     def own_past(self, x_BWD: Tensor, caches: Sequence[Cache]) -> Tensor:
-        """(B, W, M): each row sees what it wrote itself."""
+        """(B, H, W, M): each row sees what it wrote itself."""
         batch, rows, _ = x_BWD.shape
         keys = [cache.keys_BHMK for cache in caches if isinstance(cache, RowKeys)]
         if not keys:
-            return x_BWD.new_zeros(batch, rows, 0)
+            return x_BWD.new_zeros(batch, self.model.config.heads, rows, 0)
         numbers_W = torch.arange(rows)
         own_WW = additive_mask(numbers_W[:, None] == numbers_W[None, :], x_BWD.dtype)
-        return own_WW.repeat(1, keys[0].shape[2] + 1).expand(batch, -1, -1)
+        return own_WW.repeat(1, keys[0].shape[2] + 1).expand(batch, self.model.config.heads, -1, -1)
 
 
 def by_source(keys_RHTK: Tensor, rows: Any) -> Tensor:
@@ -181,10 +181,11 @@ def named_tensors(name: str, tree: Any) -> Iterator[tuple[str, Tensor]]:
 def fill_memory(example: ProjectedSource, valid_BS: Tensor, tensors: Sequence[Tensor]) -> ProjectedSource:
     """A memory like the example, with other tensors."""
     given = iter(tensors)
-    decoder = tuple(
-        CrossKV(tuple(KeysValues(next(given), next(given)) for _ in kv.streams), valid_BS) for kv in example.decoder
-    )
-    return replace(example, decoder=decoder, head=map_tensors(lambda _: next(given), example.head))
+    decoder = []
+    for kv in example.decoder:
+        streams = tuple(KeysValues(next(given), next(given)) for _ in kv.streams)
+        decoder.append(CrossKV(streams, valid_BS, mask_memory(valid_BS, streams[0].keys_BHMK)))
+    return replace(example, decoder=tuple(decoder), head=map_tensors(lambda _: next(given), example.head))
 
 
 class Traced(NamedTuple):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from lamina.errors import Problem
 from lamina.model.encoders.stack import EncoderLayer
-from lamina.model.layers.attention import KeysValues
+from lamina.model.layers.attention import additive_mask, mask_padding, product_type
 from lamina.model.layers.modules import Modules
 from lamina.model.layers.positions import Positions
 from lamina.model.layers.residuals import norm_if_pre
@@ -61,7 +61,7 @@ class Sentences:
     """Where the sentences of a batch of documents are: K of them in the longest."""
 
     number_BS: Tensor  # the sentence of every token, from 0
-    seen_BSS: Tensor  # which tokens a token sees: those of its sentence
+    seen_BSS: Tensor  # which tokens a token sees: those of its own sentence
     last_BK: Tensor  # the place of every sentence's last token
     valid_BK: Tensor
 
@@ -74,20 +74,21 @@ def find_sentences(source_BS: Tensor, valid_BS: Tensor) -> Sentences:
     places_S = torch.arange(source_BS.shape[1], device=source_BS.device)
     seen_BSS = seen_BSS | torch.eye(len(places_S), dtype=torch.bool, device=source_BS.device)  # padding sees itself
     place_BS = places_S.expand_as(source_BS).masked_fill(~valid_BS, -1)
-    most = int(number_BS.max()) + 1 if number_BS.numel() else 1
-    last_BK = place_BS.new_full((len(source_BS), most), -1).scatter_reduce(1, number_BS, place_BS, "amax")
+    last_BK = place_BS.new_full((len(source_BS), most_sentences(number_BS)), -1).scatter_reduce(
+        1, number_BS, place_BS, "amax"
+    )
     return Sentences(number_BS, seen_BSS, last_BK.clamp(min=0), last_BK >= 0)
 
 
-class SentenceLayer(EncoderLayer):
-    """An encoder layer in which a token sees its own sentence only."""
+def most_sentences(number_BS: Tensor) -> int:
+    """K. Elsewhere than on a CPU counting would be a wait: there it is as many as there could be, one a token."""
+    if number_BS.device.type != "cpu" or torch.compiler.is_compiling():
+        return max(1, number_BS.shape[1])
+    return int(number_BS.max()) + 1 if number_BS.numel() else 1
 
-    def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
-        """`context` holds which tokens see which."""
-        (seen_BSS,) = context
-        query_BHSK, keys_BHSK, values_BHSK = self.attention.project(x_BSD, 0, 3)
-        attended_BSD = self.attention.attend(query_BHSK, KeysValues(keys_BHSK, values_BHSK), seen_BSS[:, None])
-        return self.attention.out(attended_BSD)
+
+class SentenceLayer(EncoderLayer):
+    """An encoder layer in which a token sees its own sentence only: its mask says so."""
 
 
 class HierarchicalEncoder(nn.Module):
@@ -114,14 +115,16 @@ class HierarchicalEncoder(nn.Module):
         """Add every layer's output, as states of tokens, and the final states."""
         sentences = find_sentences(states.source_BS, states.valid_BS)
         layers, x_BSD, outputs = list(self.layers), states.embedded_BSD, []
+        mask_B1SS = additive_mask(sentences.seen_BSS[:, None], product_type(x_BSD))
         for layer in layers[: self.sentence_layers]:
-            x_BSD = layer(x_BSD, states.valid_BS, sentences.seen_BSS)
+            x_BSD = layer(x_BSD, mask_B1SS)
             outputs.append(x_BSD)
         width, count = x_BSD.shape[2], sentences.last_BK.shape[1]
         last_BKD = x_BSD.gather(1, sentences.last_BK[..., None].expand(-1, -1, width))
         document_BKD = last_BKD + self.positions.between(0, count, x_BSD.device).to(x_BSD.dtype)
         number_BSD = sentences.number_BS[..., None].expand(-1, -1, width)
+        mask_B11K = mask_padding(sentences.valid_BK, document_BKD)
         for layer in layers[self.sentence_layers :]:
-            document_BKD = layer(document_BKD, sentences.valid_BK)
+            document_BKD = layer(document_BKD, mask_B11K)
             outputs.append(x_BSD + self.spread(document_BKD).gather(1, number_BSD))
         return replace(states, layers=tuple(outputs), top_BSD=self.final_norm(outputs[-1]))

@@ -19,9 +19,9 @@ from lamina.base.settings import Depth
 from lamina.errors import Problem
 from lamina.model.blocks import block_ends, check_blocks, split_evenly
 from lamina.model.encoders.stack import EncoderLayer
-from lamina.model.layers.attention import Attention, mask_keys
+from lamina.model.layers.attention import Attention
 from lamina.model.layers.fusion import Fusion, build_fusion
-from lamina.model.layers.residuals import norm_if_pre
+from lamina.model.layers.residuals import as_product, norm_if_pre
 from lamina.model.settings import EncoderSettings
 from lamina.model.states import EncoderStates
 
@@ -70,12 +70,11 @@ class MscLayer(EncoderLayer):
         self.context_attention = Attention(model.d_model, model.heads, model.attention_dropout)
         self.fusion = build_fusion(settings.fusion, model.d_model)
 
-    def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
+    def attend(self, x_BSD: Tensor, mask_B11S: Tensor, context: tuple[Tensor, ...]) -> Tensor:
         """`context` holds LN(C^{n-1})."""
         (context_BSD,) = context
-        projected = self.context_attention.project_kv(context_BSD)
-        collaborated_BSD = self.context_attention.read(x_BSD, projected, mask_keys(valid_BS))
-        return self.fusion(self.attention(x_BSD, valid_BS), collaborated_BSD)
+        collaborated_BSD = self.context_attention.read_once(x_BSD, context_BSD, mask_B11S)
+        return self.fusion(self.attention(x_BSD, mask_B11S), collaborated_BSD)
 
 
 class GruCell(nn.GRUCell):
@@ -131,9 +130,9 @@ class MscEncoder(nn.Module):
         layers: list[Tensor] = []
         contexts: list[Tensor] = []
         for block, end in enumerate(block_ends(self.sizes)):
-            context = tuple(norm(context_BSD) for norm in self.context_norms[block : block + 1])
+            context = tuple(as_product(norm(context_BSD)) for norm in self.context_norms[block : block + 1])
             for layer in self.layers[len(layers) : end + 1]:
-                x_BSD = layer(x_BSD, states.valid_BS, *context)
+                x_BSD = layer(x_BSD, states.mask_B11S, *context)
                 layers.append(x_BSD)
             if block < self.cells:
                 context_BSD = self.cell(context_BSD, x_BSD)

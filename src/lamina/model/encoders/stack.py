@@ -46,19 +46,19 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(model.d_model, model.norm, model.dropout)
         self.recompute = False  # in the backward pass, instead of keeping what it needs
 
-    def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
+    def attend(self, x_BSD: Tensor, mask_B11S: Tensor, context: tuple[Tensor, ...]) -> Tensor:
         """The attention sublayer, without its residual; encoders with contexts read them here."""
-        return self.attention(x_BSD, valid_BS)
+        return self.attention(x_BSD, mask_B11S)
 
-    def forward(self, x_BSD: Tensor, valid_BS: Tensor, *context: Tensor) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask_B11S: Tensor, *context: Tensor) -> Tensor:
         """(B, S, D) → (B, S, D)."""
         if self.recompute and self.training:
-            return checkpoint(self.compute, x_BSD, valid_BS, *context, use_reentrant=False)
-        return self.compute(x_BSD, valid_BS, *context)
+            return checkpoint(self.compute, x_BSD, mask_B11S, *context, use_reentrant=False)
+        return self.compute(x_BSD, mask_B11S, *context)
 
-    def compute(self, x_BSD: Tensor, valid_BS: Tensor, *context: Tensor) -> Tensor:
+    def compute(self, x_BSD: Tensor, mask_B11S: Tensor, *context: Tensor) -> Tensor:
         """The layer itself."""
-        attended_BSD = self.attend(self.attention_residual.pre_norm(x_BSD), valid_BS, context)
+        attended_BSD = self.attend(self.attention_residual.pre_norm(x_BSD), mask_B11S, context)
         x_BSD = self.attention_residual.add_residual(x_BSD, attended_BSD)
         transformed_BSD = self.feed_forward(self.feed_forward_residual.pre_norm(x_BSD))
         return self.feed_forward_residual.add_residual(x_BSD, transformed_BSD)
@@ -85,6 +85,6 @@ class StackEncoder(nn.Module):
 
     def forward(self, states: EncoderStates) -> EncoderStates:
         """Add every layer's output and the final states."""
-        layers = (partial(layer, valid_BS=states.valid_BS) for layer in self.layers)
+        layers = (partial(layer, mask_B11S=states.mask_B11S) for layer in self.layers)
         outputs, top_BSD = run_stack(self.wiring, states.embedded_BSD, layers)
         return replace(states, layers=outputs, top_BSD=self.final_norm(top_BSD))

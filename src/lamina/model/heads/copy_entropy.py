@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from lamina.model.heads.cross_entropy import CHUNK_LOGITS, add_product, product_type_of
+from lamina.model.heads.cross_entropy import add_product, chunk_size
+from lamina.model.layers.attention import product_type
 
 
 class CopySource(NamedTuple):
@@ -121,15 +122,15 @@ class _CopyCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         tokens, vocabulary = len(target_N), len(weight_VD)
         precise = torch.promote_types(features_ND.dtype, torch.float32)
-        product_type = product_type_of(features_ND)
+        computed_type = product_type(features_ND)
         total, nll_N = features_ND.new_zeros((), dtype=precise), features_ND.new_empty(tokens, dtype=precise)
         sums = None
         with torch.autocast(features_ND.device.type, enabled=False):
-            features_ND, matrix_VD = features_ND.to(product_type), weight_VD.to(product_type)
+            features_ND, matrix_VD = features_ND.to(computed_type), weight_VD.to(computed_type)
             mean_D = matrix_VD.mean(dim=0, dtype=precise)
             if differentiable:
                 sums = _Gradients(features_ND, weight_VD, copied_NS, mean_D, precise)
-            size = max(1, min(tokens, CHUNK_LOGITS // vocabulary))
+            size = chunk_size(features_ND, vocabulary)
             logits_CV = features_ND.new_empty(size, vocabulary)
             buffer_CV = torch.empty_like(logits_CV, dtype=precise)
             for start in range(0, tokens, size):

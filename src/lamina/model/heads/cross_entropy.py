@@ -6,20 +6,27 @@ The vocabulary logits exist for one chunk of tokens at a time. The gradient of a
 soon as its probabilities are, so the gradients of the features and of the softmax matrix are formed in the
 forward pass: three vocabulary products in all, as many as the plain way, and nothing is recomputed.
 
-The gradient of the logits is w_n·(p_nv − ε/V − (1-ε)·[v = target]). Only p is as large as the vocabulary; the other
-two terms reach the features and the matrix through sums and single rows, so logits are passed over once, by the
-softmax. Likewise Σ_v logit_nv = f_n·Σ_v E_v.
+The gradient of the logits is w_n·(p_nv − ε/V − (1-ε)·[v = target]). The target's term is taken off p before p is
+rounded to 16 bits: where the model is sure, their difference is all there is. The constant ε/V reaches the features and
+the matrix through sums, so logits are passed over once, by the softmax. Likewise Σ_v logit_nv = f_n·Σ_v E_v.
+
+Padding: on a CPU its rows are left out. Elsewhere they are computed with w_n = 0, since to count the others the host
+would have to wait for the device.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CHUNK_LOGITS = 2**23  # alive at a time: 32 MB in fp32, and as much again for the probabilities
+from lamina.model.layers.attention import product_type
+
+# logits alive at a time: on a CPU 32 MB in fp32, and as much again for the probabilities; a GPU wants larger chunks
+CHUNK_LOGITS = {"cpu": 2**23, "cuda": 2**26}
 SMALLEST_PROB = 1e-30  # below, fp32 loses digits
 
 
@@ -38,9 +45,42 @@ def smoothed_cross_entropy(
     )
 
 
-def spread(values_N: Tensor, real_BT: Tensor) -> Tensor:
-    """Values of real tokens back at their places, 0 at padding."""
-    return values_N.new_zeros(real_BT.shape).masked_scatter(real_BT, values_N)
+@dataclass(frozen=True)
+class RealTokens:
+    """The target tokens that count: all others are left out, or have the weight 0."""
+
+    real_BT: Tensor
+    dense: bool  # whether padding is computed along
+    importance_BT: Tensor | None = None  # how much each token counts; without it 1
+
+    @classmethod
+    def of(cls, target_BT: Tensor, pad_id: int, importance_BT: Tensor | None = None) -> RealTokens:
+        """Left out where that is free."""
+        dense = target_BT.device.type != "cpu" or torch.compiler.is_compiling()
+        return cls(target_BT != pad_id, dense, importance_BT)
+
+    @property
+    def count(self) -> int | Tensor:
+        """How many there are; on the device, where nobody has counted them."""
+        return self.real_BT.sum() if self.dense else int(self.real_BT.sum())
+
+    @property
+    def importance_N(self) -> Tensor | None:
+        """w_n of what `take` takes, if not 1."""
+        if self.dense:
+            real_BT = self.real_BT.float()
+            return (real_BT if self.importance_BT is None else real_BT * self.importance_BT).flatten()
+        return None if self.importance_BT is None else self.take(self.importance_BT)
+
+    def take(self, x_BT: Tensor) -> Tensor:
+        """(B, T, …) → (N, …)."""
+        return x_BT.flatten(0, 1) if self.dense else x_BT[self.real_BT]
+
+    def spread(self, values_N: Tensor) -> Tensor:
+        """Values back at their places, 0 at padding."""
+        if self.dense:
+            return values_N.view(self.real_BT.shape) * self.real_BT
+        return values_N.new_zeros(self.real_BT.shape).masked_scatter(self.real_BT, values_N)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -56,18 +96,18 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         tokens, vocabulary = len(target_N), len(weight_VD)
         precise = torch.promote_types(features_ND.dtype, torch.float32)
-        product_type = product_type_of(features_ND)
+        computed_type = product_type(features_ND)
         # fp16 gradients here would miss the loss scale, which is applied to the total only afterwards
-        gradient_type = precise if product_type == torch.float16 else product_type
+        gradient_type = precise if computed_type == torch.float16 else computed_type
         with torch.autocast(features_ND.device.type, enabled=False):
-            features_ND, matrix_VD = features_ND.to(product_type), weight_VD.to(product_type)
+            features_ND, matrix_VD = features_ND.to(computed_type), weight_VD.to(computed_type)
             mean_D = matrix_VD.mean(dim=0, dtype=precise)
             nll_N, smoothed_N = features_ND.new_empty(2, tokens, dtype=precise).unbind()
             if differentiable:
                 gradient_VD = weight_VD.to(gradient_type)
                 features_grad_ND = torch.empty_like(features_ND, dtype=gradient_type)
                 weight_grad_VD = torch.zeros_like(weight_VD, dtype=precise)
-            size = max(1, min(tokens, CHUNK_LOGITS // vocabulary))
+            size = chunk_size(features_ND, vocabulary)
             logits_CV = features_ND.new_empty(size, vocabulary)  # reused, so that memory is touched only once
             buffer_CV = torch.empty_like(logits_CV, dtype=precise)
             for start in range(0, tokens, size):
@@ -75,22 +115,22 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 features_CD, target_C1 = features_ND[chunk], target_N[chunk, None]
                 rows = len(features_CD)
                 torch.mm(features_CD, matrix_VD.T, out=logits_CV[:rows])
-                probs_CV = torch.softmax(logits_CV[:rows], dim=-1, dtype=precise, out=buffer_CV[:rows])
-                nll_N[chunk] = _nll(logits_CV[:rows], probs_CV, target_C1)
+                probs_CV, nll_N[chunk] = _softmax(logits_CV[:rows], buffer_CV[:rows], target_C1)
                 normaliser_C = logits_CV[:rows].gather(1, target_C1)[:, 0] + nll_N[chunk]
                 mean_log_prob_C = features_CD.to(precise) @ mean_D - normaliser_C
                 smoothed_N[chunk] = (1 - smoothing) * nll_N[chunk] - smoothing * mean_log_prob_C
                 if differentiable:
+                    probs_CV.scatter_add_(1, target_C1, probs_CV.new_full(target_C1.shape, smoothing - 1))
                     probs_CV = probs_CV.to(gradient_type)
                     torch.mm(probs_CV, gradient_VD, out=features_grad_ND[chunk])
                     weighted_CD = features_CD.to(gradient_type) * importance_N[chunk, None]
                     add_product(weight_grad_VD, probs_CV.T, weighted_CD.to(gradient_type))
+            if differentiable:
+                features_grad_ND -= smoothing * mean_D
+                features_grad_ND *= importance_N[:, None]
+                weighted_D = importance_N.to(precise) @ features_ND.to(precise)
+                weight_grad_VD -= weighted_D * (smoothing / vocabulary)
         if differentiable:
-            features_grad_ND -= smoothing * mean_D + (1 - smoothing) * gradient_VD[target_N]
-            features_grad_ND *= importance_N[:, None]
-            weighted_ND = features_ND.to(precise) * importance_N[:, None]
-            weight_grad_VD -= weighted_ND.sum(dim=0) * (smoothing / vocabulary)
-            weight_grad_VD.index_add_(0, target_N, weighted_ND, alpha=smoothing - 1)
             ctx.save_for_backward(features_grad_ND, weight_grad_VD, smoothed_N)
         ctx.mark_non_differentiable(nll_N)
         return (smoothed_N * importance_N).sum(), nll_N
@@ -102,15 +142,29 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return features_grad_ND * grad, weight_grad_VD * grad, None, smoothed_N * grad, None, None
 
 
-def _nll(logits_CV: Tensor, probs_CV: Tensor, target_C1: Tensor) -> Tensor:
-    """−log p of the targets, from p itself unless that is too small to be exact."""
+def _softmax(logits_CV: Tensor, out_CV: Tensor, target_C1: Tensor) -> tuple[Tensor, Tensor]:
+    """All p in one pass over the logits, and −log p of the targets: from p itself unless that is too small to be exact.
+
+    Elsewhere than on a CPU asking for that would be a wait: there log p comes first, and two passes cost little.
+    """
+    if logits_CV.device.type != "cpu" or torch.compiler.is_compiling():
+        log_probs_CV = torch.log_softmax(logits_CV, dim=-1, dtype=out_CV.dtype, out=out_CV)
+        nll_C = -log_probs_CV.gather(1, target_C1)[:, 0]
+        return log_probs_CV.exp_(), nll_C
+    probs_CV = torch.softmax(logits_CV, dim=-1, dtype=out_CV.dtype, out=out_CV)
     target_prob_C = probs_CV.gather(1, target_C1)[:, 0]
     nll_C = -target_prob_C.log()
     (tiny,) = torch.nonzero(target_prob_C < SMALLEST_PROB, as_tuple=True)
     if len(tiny):
         rows_XV = logits_CV[tiny].to(probs_CV.dtype)
         nll_C[tiny] = rows_XV.logsumexp(dim=-1) - rows_XV.gather(1, target_C1[tiny])[:, 0]
-    return nll_C
+    return probs_CV, nll_C
+
+
+def chunk_size(features_ND: Tensor, vocabulary: int) -> int:
+    """Tokens whose logits are alive at a time."""
+    logits = CHUNK_LOGITS.get(features_ND.device.type, CHUNK_LOGITS["cuda"])
+    return max(1, min(len(features_ND), logits // vocabulary))
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
@@ -119,9 +173,3 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total.addmm_(left, right)
     else:
         total.add_(left @ right)
-
-
-def product_type_of(features_ND: Tensor) -> torch.dtype:
-    """What products are computed in: autocast's type, or that of the features."""
-    device = features_ND.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features_ND.dtype

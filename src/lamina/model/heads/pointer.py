@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from lamina.errors import Problem
 from lamina.model.heads.copy_entropy import CopySource, add_copied, copy_cross_entropy, gather_mass
-from lamina.model.heads.cross_entropy import spread
+from lamina.model.heads.cross_entropy import RealTokens
 from lamina.model.heads.head import Head
 from lamina.model.layers.attention import additive_mask
 from lamina.model.settings import HeadSettings
@@ -129,26 +129,26 @@ class PointerHead(Head):
         importance_BT: Tensor | None = None,
     ) -> Loss:
         """In training with the loss of coverage, if there is one: it is no part of the distribution."""
-        mixture, real_BT = self.mixture(states, memory), target_BT != pad_id
-        row_N = real_BT.nonzero()[:, 0]
-        places_S = torch.arange(memory.slots_BS.shape[1], device=row_N.device)
-        first_BS = memory.slots_BS == places_S
+        mixture, real = self.mixture(states, memory), RealTokens.of(target_BT, pad_id, importance_BT)
+        places_S = torch.arange(memory.slots_BS.shape[1], device=target_BT.device)
+        source = (memory.tokens_BS, memory.slots_BS, memory.slots_BS == places_S)
+        source_NS = (real.take(part_BS[:, None].expand_as(mixture.copied_BTS)) for part_BS in source)
         total, nll_N = copy_cross_entropy(
-            states.features_BTD[real_BT],
+            real.take(states.features_BTD),
             self.weight_VD,
-            mixture.gate_BT[real_BT],
-            mixture.copied_BTS[real_BT],
-            target_BT[real_BT],
-            CopySource(memory.tokens_BS[row_N], memory.slots_BS[row_N], first_BS[row_N]),
+            real.take(mixture.gate_BT),
+            real.take(mixture.copied_BTS),
+            real.take(target_BT),
+            CopySource(*source_NS),
             smoothing,
-            None if importance_BT is None else importance_BT[real_BT],
+            real.importance_N,
         )
         if self.training and self.coverage > 0:
-            total = total + self.coverage * coverage_loss(mixture.copied_BTS, real_BT)
-        return Loss(total, spread(nll_N, real_BT), len(nll_N))
+            total = total + self.coverage * coverage_loss(mixture.copied_BTS, real.real_BT)
+        return Loss(total, real.spread(nll_N), real.count)
 
 
 def coverage_loss(copied_BTS: Tensor, real_BT: Tensor) -> Tensor:
     """Σ_t Σ_i min(α_ti, Σ_{t'<t} α_t'i) over real target tokens (Eq. 12)."""
     covered_BTS = copied_BTS.cumsum(dim=1) - copied_BTS
-    return torch.minimum(copied_BTS, covered_BTS)[real_BT].sum()
+    return (torch.minimum(copied_BTS, covered_BTS) * real_BT[..., None]).sum()

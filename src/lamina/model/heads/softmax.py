@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lamina.model.heads.cross_entropy import smoothed_cross_entropy, spread
+from lamina.model.heads.cross_entropy import RealTokens, smoothed_cross_entropy
 from lamina.model.heads.head import Head
 from lamina.model.settings import HeadSettings
 from lamina.model.states import DecoderStates, LogProbs, Loss
@@ -49,15 +49,11 @@ class SoftmaxHead(Head):
         importance_BT: Tensor | None = None,
     ) -> Loss:
         """Cross-entropy in chunks over tokens."""
-        real_BT = target_BT != pad_id
+        real = RealTokens.of(target_BT, pad_id, importance_BT)
         total, nll_N = smoothed_cross_entropy(
-            states.features_BTD[real_BT],
-            self.weight_VD,
-            target_BT[real_BT],
-            smoothing,
-            None if importance_BT is None else importance_BT[real_BT],
+            real.take(states.features_BTD), self.weight_VD, real.take(target_BT), smoothing, real.importance_N
         )
-        return Loss(total, spread(nll_N, real_BT), len(nll_N))
+        return Loss(total, real.spread(nll_N), real.count)
 
 
 class BiasedSoftmaxHead(SoftmaxHead):
@@ -81,13 +77,13 @@ class BiasedSoftmaxHead(SoftmaxHead):
         importance_BT: Tensor | None = None,
     ) -> Loss:
         """The bias is one more column of the matrix, whose feature is always 1."""
-        real_BT = target_BT != pad_id
-        features_ND = states.features_BTD[real_BT]
+        real = RealTokens.of(target_BT, pad_id, importance_BT)
+        features_ND = real.take(states.features_BTD)
         total, nll_N = smoothed_cross_entropy(
             torch.cat([features_ND, features_ND.new_ones(len(features_ND), 1)], dim=1),
             torch.cat([self.weight_VD, self.bias_V[:, None]], dim=1),
-            target_BT[real_BT],
+            real.take(target_BT),
             smoothing,
-            None if importance_BT is None else importance_BT[real_BT],
+            real.importance_N,
         )
-        return Loss(total, spread(nll_N, real_BT), len(nll_N))
+        return Loss(total, real.spread(nll_N), real.count)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lamina.errors import Problem
-from lamina.model.heads.cross_entropy import smoothed_cross_entropy, spread
+from lamina.model.heads.cross_entropy import RealTokens, smoothed_cross_entropy
 from lamina.model.heads.head import Head
 from lamina.model.heads.surface_readers import AttentionReader, PooledReader, SurfaceMemory
 from lamina.model.layers.dropout import Dropout
@@ -186,21 +186,23 @@ class SurfaceHead(Head):
         sides = self.sides(states, memory)
         if not self.two_softmaxes:
             return self._mixed_loss(sides, target_BT, pad_id, smoothing, importance_BT)
-        real_BT = target_BT != pad_id
-        target_N = target_BT[real_BT]
-        gate = sides.gate if isinstance(sides.gate, Tensor) else torch.tensor(sides.gate, device=target_N.device)
-        gate_N = gate.expand(*target_BT.shape, 1)[real_BT][:, 0]
-        sides_2N = torch.cat([gate_N, 1 - gate_N])
+        real = RealTokens.of(target_BT, pad_id, importance_BT)
+        target_N = real.take(target_BT)
+        if isinstance(sides.gate, Tensor):
+            gate_N = real.take(sides.gate)[:, 0]
+        else:
+            gate_N = torch.full(target_N.shape, sides.gate, device=target_N.device)
+        gate_2N = torch.cat([gate_N, 1 - gate_N])
+        counts_N = real.importance_N
         total, nll_2N = smoothed_cross_entropy(
-            torch.cat([sides.target_BTD[real_BT], sides.source_BTD[real_BT]]),
+            torch.cat([real.take(sides.target_BTD), real.take(sides.source_BTD)]),
             self.weight_VD,
             target_N.repeat(2),
             smoothing,
-            sides_2N if importance_BT is None else sides_2N * importance_BT[real_BT].repeat(2),
+            gate_2N if counts_N is None else gate_2N * counts_N.repeat(2),
         )
-        target_nll_N, source_nll_N = nll_2N.chunk(2)
-        nll_N = (gate_N * target_nll_N + (1 - gate_N) * source_nll_N).detach()
-        return Loss(total, spread(nll_N, real_BT), len(target_N))
+        nll_N = (gate_2N * nll_2N).detach().view(2, -1).sum(dim=0)
+        return Loss(total, real.spread(nll_N), real.count)
 
     def normalised_nll(self, states: DecoderStates, memory: SurfaceMemory, target_BT: Tensor, pad_id: int) -> Tensor:
         """In plain `hard` mode that of the renormalised distribution, which has one softmax."""
@@ -209,8 +211,7 @@ class SurfaceHead(Head):
     def _mixed_loss(
         self, sides: Sides, target_BT: Tensor, pad_id: int, smoothing: float, importance_BT: Tensor | None = None
     ) -> Loss:
-        real_BT = target_BT != pad_id
-        features_ND, target_N = self.mixed(sides)[real_BT], target_BT[real_BT]
-        importance_N = None if importance_BT is None else importance_BT[real_BT]
-        total, nll_N = smoothed_cross_entropy(features_ND, self.weight_VD, target_N, smoothing, importance_N)
-        return Loss(total, spread(nll_N, real_BT), len(target_N))
+        real = RealTokens.of(target_BT, pad_id, importance_BT)
+        features_ND, target_N = real.take(self.mixed(sides)), real.take(target_BT)
+        total, nll_N = smoothed_cross_entropy(features_ND, self.weight_VD, target_N, smoothing, real.importance_N)
+        return Loss(total, real.spread(nll_N), real.count)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from lamina.model.layers.dropout import keep_mask
@@ -29,14 +31,39 @@ class PackedLinear(nn.Linear):
 
     def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
         """Parts `first` up to `last`, side by side."""
-        d_model = self.in_features
+        if last - first == self.out_features // self.in_features:
+            return F.linear(x_BTD, self.weight, self.trained_bias())
+        rows = slice(first * self.in_features, last * self.in_features)
+        return F.linear(x_BTD, self.weight[rows], self.trained_bias()[rows])
+
+    def project_apart(self, x_BTD: Tensor, other_BMD: Tensor) -> tuple[Tensor, Tensor]:
+        """The first part of one tensor and the others of another; both are cut from the matrix at once."""
+        sizes = [self.in_features, self.out_features - self.in_features]
+        (weight, weights), (bias, biases) = self.weight.split(sizes), self.trained_bias().split(sizes)
+        return F.linear(x_BTD, weight, bias), F.linear(other_BMD, weights, biases)
+
+    def trained_bias(self) -> Tensor:
+        """The bias of all parts, with the gradient that it should have."""
         if not torch.is_grad_enabled():
-            bias = self.bias[first * d_model : last * d_model]
-        else:
-            # the bias of keys shifts all scores of a query alike: its gradient is 0, and rounding must not train it
-            query, key, value = self.bias.chunk(3)
-            bias = torch.cat((query, key.detach(), value)[first:last])
-        return F.linear(x_BTD, self.weight[first * d_model : last * d_model], bias)
+            return self.bias
+        return _FixedKeyBias.apply(self.bias)  # type: ignore[no-untyped-call]
+
+
+class _FixedKeyBias(torch.autograd.Function):
+    """The biases of query, key and value; the key's, which shifts all scores of a query alike, has the gradient 0.
+
+    Rounding would make it another small number, which Adam would blow up to a whole step.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, bias: Tensor) -> Tensor:
+        return bias.view_as(bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        query, key, value = grad.chunk(3)
+        return torch.cat([query, torch.zeros_like(key), value])
 
 
 class Attention(nn.Module):
@@ -54,12 +81,14 @@ class Attention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
         self.recorded_weights: list[Tensor] | None = None  # the weights of every call, while they are recorded
 
-    def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
-        """Projections `first` up to `last` of (query, key, value), each (B, H, T, K), in one tensor."""
-        packed = self.qkv.project(x_BTD, first, last)
-        batch, length, d_model = x_BTD.shape
-        split = packed.view(batch, length, last - first, self.heads, d_model // self.heads)
-        return split.permute(2, 0, 3, 1, 4)
+    def project(self, x_BTD: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        """Projections `first` up to `last` of (query, key, value), each (B, H, T, K)."""
+        return self.split_heads(self.qkv.project(x_BTD, first, last), last - first)
+
+    def split_heads(self, packed: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """Projections side by side, (B, T, parts·D), as one (B, H, T, K) each."""
+        each = packed.chunk(parts, dim=-1) if parts > 1 else (packed,)
+        return tuple(part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in each)
 
     def query(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, H, T, K)."""
@@ -70,8 +99,10 @@ class Attention(nn.Module):
         return self.project(x_BTD, 2, 3)[0]
 
     def project_kv(self, memory_BMD: Tensor) -> KeysValues:
-        """Keys and values of a memory, contiguous for repeated reading."""
-        keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3).contiguous()
+        """Keys and values of a memory; on a CPU contiguous for repeated reading."""
+        keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3)
+        if memory_BMD.device.type == "cpu":
+            keys_BHMK, values_BHMK = keys_BHMK.contiguous(), values_BHMK.contiguous()
         return KeysValues(keys_BHMK, values_BHMK)
 
     def attend(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
@@ -99,10 +130,17 @@ class Attention(nn.Module):
         """Attend from x to a projected memory."""
         return self.out(self.attend(self.query(x_BTD), memory, mask))
 
-    def forward(self, x_BTD: Tensor, valid_BT: Tensor) -> Tensor:
+    def read_once(self, x_BTD: Tensor, memory_BMD: Tensor, mask: Tensor) -> Tensor:
+        """Attend from x to a memory that nobody else reads."""
+        query, packed = self.qkv.project_apart(x_BTD, memory_BMD)
+        (query_BHTK,) = self.split_heads(query, 1)
+        keys_BHMK, values_BHMK = self.split_heads(packed, 2)
+        return self.out(self.attend(query_BHTK, KeysValues(keys_BHMK, values_BHMK), mask))
+
+    def forward(self, x_BTD: Tensor, mask: Tensor) -> Tensor:
         """Attend from x to itself."""
         query_BHTK, keys_BHTK, values_BHTK = self.project(x_BTD, 0, 3)
-        attended_BTD = self.attend(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask_keys(valid_BT))
+        attended_BTD = self.attend(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask)
         return self.out(attended_BTD)
 
 
@@ -146,12 +184,22 @@ def join_heads(x_BHTK: Tensor) -> Tensor:
 
 
 def mask_memory(valid_BM: Tensor, keys_BHMK: Tensor) -> Tensor | None:
-    """`mask_keys` for a memory that is read many times: None without padding, else an additive mask."""
-    if valid_BM.device.type != "cpu":
-        return mask_keys(valid_BM)
-    if bool(valid_BM.all()):
-        return None
-    return additive_mask(mask_keys(valid_BM), keys_BHMK.dtype).repeat(1, keys_BHMK.shape[1], 1, 1)
+    """`mask_padding` for a memory that is read many times; on a CPU (asking is free) None if there is no padding."""
+    mask = additive_mask(mask_keys(valid_BM), keys_BHMK.dtype)
+    if valid_BM.device.type != "cpu" or torch.compiler.is_compiling():
+        return mask
+    return None if bool(valid_BM.all()) else mask.repeat(1, keys_BHMK.shape[1], 1, 1)
+
+
+def mask_padding(valid_BM: Tensor, like: Tensor) -> Tensor:
+    """Real tokens as something to add to scores, (B, 1, 1, M), in the type in which attention computes."""
+    return additive_mask(mask_keys(valid_BM), product_type(like))
+
+
+def product_type(like: Tensor) -> torch.dtype:
+    """What products are computed in: the type of a tensor, or autocast's."""
+    device = like.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
 
 
 def mask_keys(valid_BM: Tensor) -> Tensor:

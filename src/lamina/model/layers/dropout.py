@@ -19,14 +19,14 @@ class Dropout(nn.Dropout):
         """Zero elements in training, and scale the others so that the mean stays."""
         if not self.training or self.p == 0:
             return x
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
         return _Drop.apply(x, draw_kept(x, self.p), VALUES / kept_values(self.p))  # type: ignore[no-untyped-call]
 
 
 def keep_mask(like: Tensor, rate: float) -> Tensor:
     """0 with probability `rate`, else 1/(1-rate), for every element; drawn from torch's generator."""
-    if like.device.type != "cpu":
+    if like.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(torch.ones_like(like), rate)
     return draw_kept(like, rate).to(like.dtype).mul_(VALUES / kept_values(rate))
 

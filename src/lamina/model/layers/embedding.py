@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lamina.errors import UsageError
+from lamina.model.layers.attention import mask_padding
 from lamina.model.layers.dropout import Dropout, keep_mask
 from lamina.model.layers.positions import Positions, count_positions
 from lamina.model.states import EncoderStates
@@ -60,7 +61,8 @@ class SourceEmbedding(nn.Module):
         if self.training and self.dropout > 0:
             mask_BSD = keep_mask(embedded_BSD, self.dropout)
             surface_BSD, embedded_BSD = surface_BSD * mask_BSD, embedded_BSD * mask_BSD
-        return EncoderStates(source_BS, valid_BS, surface_BSD, embedded_BSD, top_BSD=embedded_BSD)
+        mask_B11S = mask_padding(valid_BS, embedded_BSD)
+        return EncoderStates(source_BS, valid_BS, mask_B11S, surface_BSD, embedded_BSD, top_BSD=embedded_BSD)
 
 
 class TargetEmbedding(nn.Module):

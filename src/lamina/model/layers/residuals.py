@@ -8,6 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from lamina.model.layers.attention import product_type
 from lamina.model.layers.dropout import Dropout
 
 Norm = Literal["pre", "post"]
@@ -29,12 +30,17 @@ class Residual(nn.Module):
 
     def pre_norm(self, x_BTD: Tensor) -> Tensor:
         """What the sublayer reads."""
-        return self.norm(x_BTD) if self.pre else x_BTD
+        return as_product(self.norm(x_BTD)) if self.pre else x_BTD
 
     def add_residual(self, x_BTD: Tensor, result_BTD: Tensor) -> Tensor:
         """What the next sublayer gets."""
         total_BTD = x_BTD + (self.dropout(result_BTD) if self.training else result_BTD)
         return total_BTD if self.pre else self.norm(total_BTD)
+
+
+def as_product(x_BTD: Tensor) -> Tensor:
+    """In the type in which products are computed, so that several which read x do not each convert it."""
+    return x_BTD.to(product_type(x_BTD))
 
 
 class Wiring(nn.Module, ABC):

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
-from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys, mask_memory
+from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys
 
 CAPACITY = 64  # keys of each source that a cache has room for at first
 
@@ -80,18 +79,12 @@ class StepContext:
     """The context of a decoding step: its position, and which past keys belong to each row."""
 
     position: int
-    seen_BWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
-    heads: int
+    seen_BHWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
 
     @property
     def end(self) -> int:
         """The number of keys of each source, those of this step included."""
-        return self.seen_BWM.shape[2]
-
-    @cached_property
-    def seen_BHWM(self) -> Tensor:
-        """For every head."""
-        return self.seen_BWM[:, None].expand(-1, self.heads, -1, -1).contiguous()
+        return self.seen_BHWM.shape[3]
 
 
 @dataclass(frozen=True)
@@ -100,11 +93,7 @@ class CrossKV:
 
     streams: tuple[KeysValues, ...]
     valid_BS: Tensor
-
-    @cached_property
-    def mask(self) -> Tensor | None:
-        """The mask of real tokens for attention; None without padding."""
-        return mask_memory(self.valid_BS, self.streams[0].keys_BHMK)
+    mask: Tensor | None  # the mask of real tokens for attention; None without padding
 
 
 class TargetAttention(nn.Module, ABC):

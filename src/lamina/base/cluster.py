@@ -1,0 +1,222 @@
+"""Commands as jobs of a cluster, through submitit: on Slurm, or as processes of this machine.
+
+A job is a command that can be stopped at any moment and goes on when it is run again. What is finished is known from
+files alone, so the process that started the jobs may end too: started again, it waits for the jobs that still run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from lamina.base.files import write_file
+from lamina.base.processes import end_with_parent
+from lamina.errors import LaminaError, MissingExtraError, StoppedError, UsageError
+
+Cluster = Literal["local", "slurm"]
+POLL = 0.5  # seconds between looks at files, and at local processes
+ASK = 60.0  # seconds between questions to Slurm about a job that has left no result
+ATTEMPTS = 20  # of a job that was preempted or killed
+STOPPED = 75  # the exit code of what was told to stop, and can go on
+GRACE = 3.0  # seconds for what a killed job had started to save and end
+ALIVE = ("PENDING", "RUNNING", "REQUEUED", "REQUEUE", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command, what it prints, and the file that tells that it is done."""
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    done: Path
+    content: str | None = None  # written to `done` when the command ends well; None if it writes that itself
+
+    def is_done(self) -> bool:
+        """By the same command, if that is written down."""
+        return self.done.is_file() and self.content in (None, self.done.read_text(encoding="utf-8"))
+
+
+class CommandRunner:
+    """What a job executes; submitit calls `checkpoint` when the cluster wants the machine back."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self) -> int:
+        """Run the command to its end; gives its exit code."""
+        end_with_parent("SIGKILL")  # and the command, below, is told to stop when this process ends
+        self.job.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.job.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.job.command, stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent
+            )
+        code = self._wait()
+        if code == 0 and self.job.content is not None:
+            write_file(self.job.done, self.job.content)
+        return code
+
+    def checkpoint(self) -> Any:
+        """Let the command save; the job is queued again and goes on from there."""
+        from submitit.helpers import DelayedSubmission
+
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            self._wait()
+        return DelayedSubmission(CommandRunner(self.job))
+
+    def _wait(self) -> int:
+        """By looking again and again: a signal's handler may look as well, where two waits would block each other."""
+        assert self.process is not None
+        while (code := self.process.poll()) is None:
+            time.sleep(POLL / 5)
+        return code
+
+
+class JobError(LaminaError):
+    """A command that failed as a job; says what it said last, with its exit code."""
+
+    def __init__(self, log: Path, code: int) -> None:
+        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "it has printed nothing"
+        super().__init__(f"{log}: {' '.join(text.strip().splitlines()[-1:]).removeprefix('lamina: ')}")
+        self.exit_code = code if code > 0 else 1
+
+
+def parse_options(texts: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` as parameters of submitit."""
+    options = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--cluster-option must be KEY=VALUE, such as slurm_partition=gpu, but is {text} instead.")
+        options[key] = yaml.safe_load(value)
+    return options
+
+
+class _Launcher:
+    """Submits jobs, and knows those that an earlier launcher has left running."""
+
+    def __init__(self, folder: Path, cluster: Cluster, options: dict[str, Any]) -> None:
+        try:
+            import submitit
+        except ImportError as error:
+            raise MissingExtraError("--cluster", "cluster") from error
+        self.cluster, self.folder, self.ids = cluster, folder / "jobs", folder / "jobs.json"
+        self.known: dict[str, str] = json.loads(self.ids.read_text()) if self.ids.is_file() else {}
+        self.restore: Callable[..., Any] = submitit.SlurmJob if cluster == "slurm" else _OtherProcess
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.executor = submitit.AutoExecutor(folder=self.folder, cluster=cluster, slurm_max_num_timeout=ATTEMPTS)
+            self.executor.update_parameters(**{"timeout_min": 60 * 24, **options})
+        except (RuntimeError, NameError, TypeError, ValueError, AssertionError) as error:
+            raise UsageError(f"--cluster {cluster}: {str(error).splitlines()[0]}") from error
+
+    def start(self, job: Job) -> Any:
+        """A new job."""
+        self.executor.update_parameters(name=job.name)
+        try:
+            made = self.executor.submit(CommandRunner(job))
+        except Exception as error:  # whatever sbatch says
+            raise LaminaError(f"{job.name}: cannot be submitted ({str(error).splitlines()[-1]}).") from error
+        self.known[job.name] = made.job_id
+        write_file(self.ids, json.dumps(self.known, indent=1) + "\n")
+        return made
+
+    def find(self, job: Job) -> Any | None:
+        """The job that an earlier launcher has started, if it still runs."""
+        if job.name not in self.known:
+            return None
+        found = self.restore(self.folder, self.known[job.name])
+        return found if found.state.split()[0] in ALIVE else None
+
+
+class _OtherProcess:
+    """A local job of a launcher that has ended."""
+
+    def __init__(self, folder: Path, job_id: str) -> None:
+        self.folder, self.number = folder, int(job_id)
+
+    @property
+    def state(self) -> str:
+        try:
+            command = Path(f"/proc/{self.number}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return "UNKNOWN"
+        return "RUNNING" if os.fsencode(self.folder.resolve()) in command or b"submitit.local._local" in command else ""
+
+    def done(self, force_check: bool = False) -> bool:
+        return self.state != "RUNNING"
+
+    def result(self) -> int:
+        return STOPPED  # nobody knows; files tell whether it is done
+
+    def cancel(self) -> None:
+        os.kill(self.number, signal.SIGTERM)
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    folder: Path,
+    cluster: Cluster,
+    options: dict[str, Any],
+    at_once: int,
+    look: Callable[[Job], None] = lambda job: None,
+) -> None:
+    """Have every job that is not done carried out; on this machine so many at a time, on a cluster as it sees fit."""
+    waiting = [job for job in jobs if not job.is_done()]
+    if not waiting:
+        return
+    launcher = _Launcher(folder, cluster, options)
+    attempts = dict.fromkeys(waiting, 0)
+    running: dict[Job, Any] = {job: found for job in waiting if (found := launcher.find(job)) is not None}
+    waiting = [job for job in waiting if job not in running]
+    asked = time.monotonic()
+    try:
+        while waiting or running:
+            while waiting and (cluster == "slurm" or len(running) < at_once):
+                job = waiting.pop(0)
+                attempts[job] += 1
+                running[job] = launcher.start(job)
+            time.sleep(POLL)
+            ask = time.monotonic() - asked > ASK
+            asked = time.monotonic() if ask else asked
+            for job, made in list(running.items()):
+                look(job)
+                ended = made.done(force_check=ask) or (cluster == "slurm" and job.is_done())  # Slurm is asked seldom
+                if not ended:
+                    continue
+                del running[job]
+                if not job.is_done():
+                    _check_resumable(job, made, attempts[job])
+                    waiting.append(job)
+    except KeyboardInterrupt:
+        for made in running.values():
+            made.cancel()
+        raise StoppedError("Stopped, and its jobs with it; rerun the same command to resume.", 130) from None
+    except JobError:
+        for made in running.values():
+            made.cancel()
+        raise
+
+
+def _check_resumable(job: Job, made: Any, attempts: int) -> None:
+    """Raise unless the job was preempted or killed, and may try again."""
+    try:
+        code = made.result()
+    except Exception:  # no result: the job was killed
+        code = STOPPED
+    if job.is_done():
+        return
+    if code not in (STOPPED, -signal.SIGKILL, -signal.SIGTERM) or attempts >= ATTEMPTS:
+        raise JobError(job.log, code)
+    time.sleep(GRACE)

@@ -1,0 +1,96 @@
+"""`lamina translate --shard` and `--cluster`: an input in parts, on one machine or many."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lamina.errors import UsageError
+
+if TYPE_CHECKING:
+    from lamina.base.cluster import Cluster
+    from lamina.translation.shards import InputPart
+
+
+def open_shard(
+    shard: str, input_file: Path | None, output: Path | None, form: str, force: bool
+) -> tuple[Path, int, Iterator[str]] | None:
+    """Where a part goes, the number of its first line, and its lines; None if it is finished already."""
+    from lamina.translation.shards import InputPart, read_shard
+
+    part = InputPart.parse(shard)
+    folder, whole = require_files(input_file, output)
+    target = folder / part.name(form)
+    if target.exists() and not force:
+        print(f"lamina: {target}: already done.", file=sys.stderr)
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    first_line, lines = read_shard(whole, part, numbered=form != "text")
+    return target, first_line, lines
+
+
+def require_files(input_file: Path | None, output: Path | None) -> tuple[Path, Path]:
+    """The folder of the parts, and the input."""
+    if input_file is None or output is None:
+        raise UsageError("--shard needs --input FILE and --output DIR.")
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"{output}: is a file; with --shard, --output is a folder.")
+    return output, input_file
+
+
+def make_shards(
+    input_file: Path | None, output: Path | None, cluster: str | None, shards: int | None, shard: str | None
+) -> list[InputPart]:
+    """What the jobs of a cluster do, one each."""
+    from lamina.translation.shards import InputPart
+
+    if cluster is None or shards is None or shard is not None:
+        raise UsageError("--cluster needs --shards N, and --shards needs --cluster; --shard is for one part.")
+    require_files(input_file, output)
+    return [InputPart(number, shards) for number in range(1, shards + 1)]
+
+
+def translate_on_cluster(
+    input_file: Path | None,
+    output: Path | None,
+    cluster: Cluster | None,
+    options: list[str] | None,
+    shards: int | None,
+    shard: str | None,
+    at_once: int,
+    form: str,
+) -> None:
+    """This command once for every part, as jobs; parts that are there stay as they are."""
+    from lamina.base.cluster import Job, parse_options, run_jobs
+
+    parts = make_shards(input_file, output, cluster, shards, shard)
+    assert output is not None
+    assert cluster is not None
+    own = without_options(sys.argv[1:], ("--cluster", "--shards", "--cluster-option", "--jobs"))
+    jobs = [
+        Job(
+            f"shard-{part.number}",
+            (sys.executable, "-m", "lamina", *own, "--shard", str(part), "--quiet"),
+            output / f"{part.name(form)}.log",
+            output / part.name(form),
+        )
+        for part in parts
+    ]
+    run_jobs(jobs, output, cluster, parse_options(options or []), at_once)
+    print(f"{len(parts)} parts: cat {output}/{parts[0].pattern(form)} > FILE", file=sys.stderr)
+
+
+def without_options(words: list[str], names: tuple[str, ...]) -> list[str]:
+    """A command line without some options and their values."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif word.partition("=")[0] not in names:
+            kept.append(word)
+    return kept

@@ -1,0 +1,85 @@
+"""Where a run starts from: another model's weights, or a checkpoint, perhaps of a machine with other devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lamina.base.devices import Precision, choose_precision
+from lamina.corpus.batches import Batches
+from lamina.corpus.prepared import PreparedData
+from lamina.errors import DataError, UsageError
+from lamina.model.seq2seq import Seq2Seq
+from lamina.recipe.schema import TrainSettings
+from lamina.store.loading import find_model_folder
+from lamina.store.model_folder import assign_weights, load_model_folder
+from lamina.training.distributed import Ranks
+from lamina.training.statistics import Window
+
+
+def check_same_update(state: dict[str, Any], train: TrainSettings, batches: Batches, ranks: Ranks, run: Path) -> None:
+    """Another number of ranks is welcome as long as an update keeps its size, and with it its pairs."""
+    before = len(state["ranks"])
+    tokens = state.get("update_tokens", train.batch_tokens * train.accumulate * before)
+    if batches.capacity == tokens:
+        return
+    raise UsageError(
+        f"{run}: its updates have {tokens:,} target tokens (on {before} rank{'s' if before > 1 else ''}), but "
+        f"train.batch_tokens {train.batch_tokens:,} × train.accumulate {train.accumulate} × {ranks.count} "
+        f"rank{'s' if ranks.count > 1 else ''} are {batches.capacity:,}. {advice(tokens, train, ranks)}"
+    )
+
+
+def advice(tokens: int, train: TrainSettings, ranks: Ranks) -> str:
+    """Settings with which this many ranks make up the same update."""
+    share = tokens // ranks.count
+    if share * ranks.count != tokens:
+        return "Use a number of ranks that divides it."
+    if share % train.batch_tokens == 0:
+        return f"Resume with --set train.accumulate={share // train.batch_tokens}."
+    return f"Resume with --set train.batch_tokens={share} --set train.accumulate=1."
+
+
+def resumed_precision(
+    state: dict[str, Any], train: TrainSettings, device: torch.device
+) -> tuple[Precision, str | None]:
+    """What the run was trained in, if this device can, and a note if it cannot."""
+    here = choose_precision(train.precision, device)
+    before: Precision = state.get("precision", here)
+    if before in ("fp32", here):
+        return before, None if before == here else f"Products stay in {before}, in which the run was started."
+    return here, f"The run was trained in {before}, which is not for this device; it continues in {here}."
+
+
+def restore_random(state: dict[str, Any], seed: int, ranks: Ranks) -> None:
+    """What the rank would have drawn next; with another number of ranks, draws that no rank has seen."""
+    if len(state["ranks"]) != ranks.count:
+        torch.manual_seed((seed * 1_000_003 + ranks.rank) * 1_000_003 + state["step"])
+        return
+    own = state["ranks"][ranks.rank]
+    torch.set_rng_state(own["random"])
+    if "cuda_random" in own and ranks.device.type == "cuda":
+        torch.cuda.set_rng_state(own["cuda_random"], ranks.device)
+
+
+def resumed_window(state: dict[str, Any], ranks: Ranks) -> Window:
+    """The sums since the last log line; with another number of ranks, all of them on the first."""
+    windows = [Window(**{"weight": own["window"]["tokens"], **own["window"]}) for own in state["ranks"]]
+    if len(windows) == ranks.count:
+        return windows[ranks.rank]
+    return Window.sum(windows) if ranks.first else Window()
+
+
+def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
+    """Copy another model's weights; its text must be segmented as the data is."""
+    folder = find_model_folder(folder)
+    loaded = load_model_folder(folder)
+    for side in ("source", "target"):
+        if getattr(loaded.text, side).vocabulary != getattr(data.text, side).vocabulary:
+            raise DataError(
+                f"{folder}: its {side} vocabulary differs from that of {data.folder}. Prepare the data with "
+                f"`--text-from {folder}`."
+            )
+    assign_weights(model, dict(loaded.model.named_parameters()), str(folder))

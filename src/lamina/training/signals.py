@@ -1,0 +1,26 @@
+"""Signals that ask a training to save and stop: a terminal's Ctrl-C, a cluster's end of time."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+# Slurm sends SIGTERM, or with --signal another one ahead of time, usually SIGUSR1
+EXIT_CODES = {signal.SIGTERM: 75, signal.SIGUSR1: 75, signal.SIGINT: 130}
+
+
+@contextmanager
+def catch_signals(received: list[int]) -> Iterator[None]:
+    """Within the context they end nothing, but are added to `received`."""
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in EXIT_CODES}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

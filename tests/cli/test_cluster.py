@@ -1,0 +1,276 @@
+"""Studies and translations as jobs of a cluster: killed at random, they end with what a plain command writes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lamina.base import cluster
+from lamina.base.cluster import CommandRunner, Job, parse_options, run_jobs
+from lamina.errors import LaminaError, UsageError
+from lamina.translation.shards import InputPart, read_shard
+from support import run_lamina
+
+pytest.importorskip("submitit")
+
+STUDY = """\
+name: small
+data: {data}/data
+test: [{data}/valid.en, {data}/valid.de]
+steps: 6
+seeds: [1, 2, 3]
+baseline: plain
+systems:
+  plain: {{recipe: {data}/recipe.yaml, set: {{system: transformer}}}}
+  fused: {{recipe: {data}/recipe.yaml}}
+set: {{train.warmup: 3, train.save_every: 2, train.gradients_every: 2}}
+"""
+SBATCH = """#!/bin/sh
+# runs the script at once, in the background, and says what Slurm says
+id=$(date +%N)
+script="$1"
+sed -n 's/^#SBATCH //p' "$script" >> {folder}/asked
+echo $id >> {folder}/started
+export SLURM_JOB_ID=$id SLURM_JOBID=$id SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_NUM_NODES=1
+export SLURM_JOB_NODELIST=here SLURM_NODEID=0
+setsid sh "$script" > /dev/null 2>&1 &
+echo $! > {folder}/$id.pid
+echo "Submitted batch job $id"
+"""
+SRUN = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case "$1" in --output|--error) shift 2;; --*) shift;; *) break;; esac
+done
+exec "$@"
+"""
+SACCT = """#!/bin/sh
+echo "JobID|State|NodeList"
+for file in {folder}/*.pid; do
+  id=$(basename $file .pid)
+  if kill -0 $(cat $file) 2> /dev/null; then echo "$id|RUNNING|here"; else echo "$id|COMPLETED|here"; fi
+done
+"""
+
+
+def lamina(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "lamina", *map(str, arguments)]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand-ins for Slurm's commands, first on the path."""
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    for name, text in {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT, "scancel": "#!/bin/sh\n"}.items():
+        (folder / name).write_text(text.replace("{folder}", str(folder)))
+        (folder / name).chmod((folder / name).stat().st_mode | stat.S_IXUSR)
+    (folder / "squeue").symlink_to("sacct")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 50])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_parts_are_the_file(count: int, suffix: str, tmp_path: Path) -> None:
+    generator = random.Random(count)
+    lines = ["x" * generator.randrange(40) + "ü" * generator.randrange(3) for _ in range(41)]
+    path = tmp_path / f"input{suffix}"
+    content = "\n".join(lines).encode()
+    path.write_bytes(gzip.compress(content) if suffix else content)
+    found: list[str] = []
+    for number in range(1, count + 1):
+        first, part = read_shard(path, InputPart(number, count), numbered=True)
+        own = list(part)
+        assert first == len(found) + 1 or not own
+        found += own
+    assert found == lines
+
+
+def test_an_empty_input_has_empty_parts(tmp_path: Path) -> None:
+    (tmp_path / "input").touch()
+    assert [list(read_shard(tmp_path / "input", InputPart(n, 2), numbered=True)[1]) for n in (1, 2)] == [[], []]
+
+
+def test_shards_make_up_one_translation(data: Path, straight: Path, tmp_path: Path) -> None:
+    options = ["--input", data / "valid.en", "--device", "cpu"]
+    for form in ("text", "jsonl"):
+        whole = run_lamina("translate", straight, *options, "--format", form)
+        for number in (2, 1, 3):
+            again = run_lamina(
+                "translate",
+                straight,
+                *options,
+                "--format",
+                form,
+                "--output",
+                tmp_path / "parts",
+                "--shard",
+                f"{number}/3",
+            )
+            assert again.returncode == 0, again.stderr
+        parts = sorted((tmp_path / "parts").glob(f"*.{'txt' if form == 'text' else form}"))
+        assert "".join(part.read_text() for part in parts) == whole.stdout
+    stamp = parts[0].stat().st_mtime_ns
+    skipped = run_lamina(
+        "translate", straight, *options, "--format", "jsonl", "--output", tmp_path / "parts", "--shard", "1/3"
+    )
+    assert skipped.returncode == 0
+    assert "done already" in skipped.stderr
+    assert parts[0].stat().st_mtime_ns == stamp
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--shard", "0/3", "--output", "parts"], "--shard must be I/N with I from 1 to N, such as 3/100, but is 0/3"),
+        (["--shard", "1/3"], "--shard needs --input FILE and --output DIR."),
+        (["--shards", "3", "--output", "parts"], "--shards needs --cluster"),
+        (["--shard", "1/2", "--output", "parts", "--sample"], "--sample does not go with --shard."),
+    ],
+)
+def test_mistakes(options: list[str], message: str, data: Path, straight: Path) -> None:
+    result = run_lamina("translate", straight, "--input", data / "valid.en", *options)
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
+def test_options_of_a_cluster() -> None:
+    assert parse_options(["gpus_per_node=2", "slurm_partition=gpu"]) == {"gpus_per_node": 2, "slurm_partition": "gpu"}
+    with pytest.raises(UsageError, match="must be KEY=VALUE"):
+        parse_options(["gpu"])
+
+
+def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", "import sys; sys.exit('lamina: no such thing')")
+    job = Job("bad", command, tmp_path / "bad.log", tmp_path / "done", "yes")
+    with pytest.raises(LaminaError, match=r"bad\.log: no such thing"):
+        run_jobs([job], tmp_path, "local", {}, 1)
+
+
+def test_a_job_that_is_told_to_stop_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first time the command is told to stop and says that it can go on; the second time it ends."""
+    monkeypatch.setattr(cluster, "GRACE", 0.1)
+    script = (
+        "import pathlib, sys\n"
+        f"seen = pathlib.Path({str(tmp_path / 'seen')!r})\n"
+        "if not seen.exists():\n    seen.touch(); sys.exit(75)\n"
+    )
+    job = Job("twice", (sys.executable, "-c", script), tmp_path / "twice.log", tmp_path / "done", "yes")
+    run_jobs([job], tmp_path, "local", {}, 1)
+    assert job.is_done()
+    run_jobs([job], tmp_path, "local", {}, 1)  # nothing to do
+
+
+def test_preemption_lets_the_command_save(tmp_path: Path) -> None:
+    script = (
+        "import signal, sys, time, pathlib\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(tmp_path / 'saved')!r}).touch(), sys.exit(75)))\n"
+        f"pathlib.Path({str(tmp_path / 'up')!r}).touch()\n"
+        "time.sleep(60)\n"
+    )
+    runner = CommandRunner(Job("long", (sys.executable, "-c", script), tmp_path / "log", tmp_path / "done", "yes"))
+    runner.process = subprocess.Popen(runner.job.command)
+    while not (tmp_path / "up").exists():
+        time.sleep(0.05)
+    again = runner.checkpoint()
+    assert (tmp_path / "saved").exists()
+    assert again.function.job == runner.job
+
+
+@pytest.mark.slow
+def test_a_study_on_a_cluster_killed_and_started_again_gives_the_table_of_a_plain_one(
+    data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY.format(data=data))
+    plain = run_lamina("study", tmp_path / "study.yaml", "--out", tmp_path / "plain", "--quiet")
+    assert plain.returncode == 0, plain.stderr
+    out = tmp_path / "jobs"
+    whole = lamina("study", tmp_path / "study.yaml", "--out", out, "--cluster", "local", "--jobs", 2, "--quiet")
+    with subprocess.Popen(whole, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 300
+        while len(list(out.glob("runs/*/study.txt"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        process.kill()
+    numbers = json.loads((out / "jobs.json").read_text()).values()
+    for number in list(numbers)[-1:]:  # a job dies as well, while the other goes on without its launcher
+        try:
+            os.kill(int(number), signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    result = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=600)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == plain.stdout
+
+
+@pytest.mark.slow
+def test_shards_on_a_cluster_killed_at_random_equal_one_run(data: Path, straight: Path, tmp_path: Path) -> None:
+    text = "".join((data / "train.en").read_text() for _ in range(4))
+    (tmp_path / "input").write_text(text)
+    options = ["--input", tmp_path / "input", "--device", "cpu", "--threads", "1"]
+    whole = run_lamina("translate", straight, *options)
+    command = lamina(
+        "translate", straight, *options, "--output", tmp_path / "parts", "--cluster", "local", "--shards", 4
+    )
+    generator = random.Random(3)
+    for _ in range(3):
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+            time.sleep(4 + 4 * generator.random())
+            os.killpg(process.pid, signal.SIGKILL)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert result.returncode == 0, result.stderr
+    parts = sorted((tmp_path / "parts").glob("part-*.txt"))
+    assert len(parts) == 4
+    assert "".join(part.read_text() for part in parts) == whole.stdout
+
+
+def test_jobs_on_slurm(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for its commands: what is asked of them, what runs, and a second launcher that has nothing to do."""
+    monkeypatch.setattr(cluster, "ASK", 1.0)
+    jobs = [
+        Job(f"job-{n}", ("sh", "-c", f"echo {n}"), tmp_path / f"{n}.log", tmp_path / f"{n}.done", f"{n}")
+        for n in (1, 2)
+    ]
+    run_jobs(jobs, tmp_path / "out", "slurm", {"slurm_partition": "gpu", "gpus_per_node": 1}, 1)
+    assert [job.log.read_text() for job in jobs] == ["1\n", "2\n"]
+    asked = (slurm / "asked").read_text()
+    assert "--partition=gpu" in asked
+    assert "--gpus-per-node=1" in asked
+    assert "--job-name=job-2" in asked
+    assert "--signal=" in asked
+    run_jobs(jobs, tmp_path / "out", "slurm", {}, 1)
+    assert len((slurm / "started").read_text().splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_a_translation_on_slurm(slurm: Path, data: Path, straight: Path, tmp_path: Path) -> None:
+    options = ["--input", data / "valid.en", "--device", "cpu"]
+    whole = run_lamina("translate", straight, *options)
+    result = run_lamina(
+        "translate", straight, *options, "--output", tmp_path / "parts", "--cluster", "slurm", "--shards", "2"
+    )
+    assert result.returncode == 0, result.stderr
+    parts = sorted((tmp_path / "parts").glob("part-*.txt"))
+    assert "".join(part.read_text() for part in parts) == whole.stdout
+
+
+def test_no_slurm_here(tmp_path: Path) -> None:
+    job = Job("one", ("true",), tmp_path / "log", tmp_path / "done", "")
+    with pytest.raises(UsageError, match="--cluster slurm: Could not detect"):
+        run_jobs([job], tmp_path, "slurm", {}, 1)
+
+
+def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    job = Job("one", ("true",), tmp_path / "log", tmp_path / "done", "")
+    with pytest.raises(LaminaError, match=r"pip install 'lamina\[cluster\]'"):
+        run_jobs([job], tmp_path, "local", {}, 1)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpu.ghost import GhostGpu
+from lamina.bench import gpu as trials
+from support import run_lamina
+
+
+def test_every_trial_of_the_doctor_agrees_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "SENTENCES", 4)
+    monkeypatch.setattr(trials, "VOCABULARY", 60)
+    with GhostGpu():
+        found = list(trials.try_gpu(torch.device("cuda", 0), steps=4))
+    assert [(each.system, each.precision) for each in found] == [
+        (system, precision) for system in trials.SYSTEMS for precision in ("fp32", "bf16", "fp16")
+    ]
+    assert [each.verdict for each in found] == ["ok"] * 9
+
+
+def test_without_a_gpu_it_says_so() -> None:
+    result = run_lamina("doctor", "--gpu")
+    assert result.returncode == 1
+    assert "there is no GPU here" in result.stdout

@@ -1,0 +1,155 @@
+"""Every system on a ghost GPU: the numbers of the CPU, in every precision, and no waits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpu.ghost import GhostGpu
+from lamina.base.devices import Precision, autocast
+from lamina.model.heads.cross_entropy import smoothed_cross_entropy
+from lamina.recipe.decode import SearchSettings
+from lamina.search.sampling import SamplingSettings
+from lamina.systems.published import SYSTEMS
+from lamina.training.casting import cast_layers_at_once
+from lamina.translation.backends import SourceBatch, TorchBackend
+from support import make_batch, small
+
+GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
+SOURCES = [[5, 6, 7, 2], [11, 2], [20, 21, 22, 2]]
+every_system = pytest.mark.parametrize("system", SYSTEMS)
+
+
+def gradients(system: str, device: torch.device, precision: Precision = "fp32") -> dict[str, torch.Tensor]:
+    model = small(system).to(device).train()
+    if precision != "fp32":
+        cast_layers_at_once(model)
+    with autocast(device, precision):
+        loss = model(*(tensor.to(device) for tensor in make_batch()), 0.1)
+    loss.mean().backward()
+    return {name: weight.grad.cpu() for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+@every_system
+def test_gradients_are_those_of_the_cpu(system: str) -> None:
+    with GhostGpu():
+        there = gradients(system, GPU)
+    here = gradients(system, CPU)
+    assert there.keys() == here.keys()
+    for name, expected in here.items():
+        torch.testing.assert_close(there[name], expected, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@every_system
+def test_an_update_in_16_bits_waits_for_nothing(system: str, precision: Precision) -> None:
+    with GhostGpu() as gpu:
+        model = small(system, dropout=0.1).to(GPU).train()
+        cast_layers_at_once(model)
+        optimizer = torch.optim.Adam(model.parameters(), fused=True)
+        scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16", init_scale=64.0)
+        batch = [tensor.to(GPU) for tensor in make_batch()]
+        for _ in range(2):  # in the first, scaler and optimizer make their state
+            gpu.clear()
+            optimizer.zero_grad()
+            with autocast(GPU, precision):
+                loss = model(*batch, 0.1).mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        assert not gpu.waits
+        assert not gpu.to_host
+        assert not gpu.to_device
+        assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())
+
+
+@every_system
+def test_search_finds_what_the_cpu_finds(system: str) -> None:
+    settings = SearchSettings(beam=3, max_length=(0.0, 6))
+    with GhostGpu():
+        backend = TorchBackend([small(system).to(GPU)])
+        backend.precision = "fp32"
+        (there,) = backend.search([SourceBatch(SOURCES)], settings)
+    (here,) = TorchBackend([small(system)]).search([SourceBatch(SOURCES)], settings)
+    for one, other in zip(there, here, strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+        assert [each.log_prob for each in one] == pytest.approx([each.log_prob for each in other], abs=1e-3)
+
+
+@every_system
+def test_search_in_16_bits_is_close(system: str) -> None:
+    settings = SearchSettings(beam=2, max_length=(0.0, 4))
+    with GhostGpu():
+        backend = TorchBackend([small(system).to(GPU)])
+        assert backend.precision == "bf16"
+        (there,) = backend.search([SourceBatch(SOURCES)], settings)
+    (here,) = TorchBackend([small(system)]).search([SourceBatch(SOURCES)], settings)
+    for one, other in zip(there, here, strict=True):
+        assert one[0].log_prob == pytest.approx(other[0].log_prob, rel=0.1, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("options", "prefixes"),
+    [
+        ({}, None),
+        ({"no_repeat_ngram": 2, "min_length": 3}, None),
+        ({"diverse_groups": 2, "beam": 4}, None),
+        ({}, [[7, 8], [], [9]]),
+    ],
+    ids=["plain", "constrained", "diverse", "prefixes"],
+)
+def test_a_step_of_search_waits_once(options: dict[str, int], prefixes: list[list[int]] | None) -> None:
+    """One copy to the host for each step, and before the first the sources' lengths; nothing else makes it wait."""
+    settings = SearchSettings(**{"beam": 3, "max_length": (0.0, 8), **options})
+    with GhostGpu() as gpu:
+        backend = TorchBackend([small("transformer").to(GPU)])
+        gpu.clear()
+        (found,) = backend.search([SourceBatch(SOURCES, prefixes)], settings)
+        steps = max(len(each.tokens) for hypotheses in found for each in hypotheses)
+        assert steps > 4
+        assert not gpu.waits
+        assert sum(gpu.to_host.values()) <= 1 + (settings.limit(9) + 1)
+        assert sum(gpu.to_host.values()) >= steps
+        assert sum(gpu.to_device.values()) == 1  # the sources themselves
+
+
+def test_a_step_of_sampling_waits_once() -> None:
+    settings = SearchSettings(max_length=(0.0, 8))
+    with GhostGpu() as gpu:
+        backend = TorchBackend([small("transformer").to(GPU)])
+        generator = torch.Generator().manual_seed(1)
+        gpu.clear()
+        backend.sample(SourceBatch(SOURCES), settings, SamplingSettings(top_k=5), generator, 2)
+        assert not gpu.waits
+        assert sum(gpu.to_host.values()) <= 1 + 9 + 2  # lengths, steps, and at the end the sums and the texts
+
+
+@pytest.mark.parametrize(("smoothing", "certainty"), [(0.0, 0.99), (0.0, 0.999), (0.1, 0.99)])
+def test_gradients_of_sure_targets_in_bf16_are_as_exact_as_ordinary_ones(smoothing: float, certainty: float) -> None:
+    """Within 2× of the error of logits in autocast and torch's own cross-entropy, against 64 bits."""
+    torch.manual_seed(3)
+    tokens, vocabulary, width = 64, 50, 16
+    features, weight = torch.randn(tokens, width), torch.randn(vocabulary, width)
+    target = torch.randint(0, vocabulary, (tokens,))
+    features = weight[target] / weight[target].norm(dim=1, keepdim=True) ** 2  # logit 1 of the target, before scaling
+    scale = torch.linspace(0.1, 400, 4000)
+    chance = torch.stack([(s * features @ weight.T).softmax(1).gather(1, target[:, None]).mean() for s in scale])
+    features = features * scale[(chance - certainty).abs().argmin()]
+
+    def gradient(kind: str) -> torch.Tensor:
+        dtype = torch.float64 if kind == "exact" else torch.float32
+        with GhostGpu():
+            own = features.to(dtype).to(GPU).requires_grad_()
+            matrix, goal = weight.to(dtype).to(GPU), target.to(GPU)
+            with torch.autocast("cuda", torch.bfloat16, enabled=kind != "exact"):
+                if kind == "ordinary":
+                    logits = torch.nn.functional.linear(own, matrix)
+                    loss = torch.nn.functional.cross_entropy(logits, goal, label_smoothing=smoothing, reduction="sum")
+                else:
+                    loss, _ = smoothed_cross_entropy(own, matrix, goal, smoothing)
+            loss.backward()
+            return own.grad.cpu().double()
+
+    exact = gradient("exact")
+    ours, ordinary = ((gradient(kind) - exact).norm() / exact.norm() for kind in ("ours", "ordinary"))
+    assert ours <= 2 * ordinary + 1e-6
