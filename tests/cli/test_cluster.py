@@ -125,7 +125,7 @@ def test_shards_make_up_one_translation(data: Path, straight: Path, tmp_path: Pa
         "translate", straight, *options, "--format", "jsonl", "--output", tmp_path / "parts", "--shard", "1/3"
     )
     assert skipped.returncode == 0
-    assert "done already" in skipped.stderr
+    assert "already done" in skipped.stderr
     assert parts[0].stat().st_mtime_ns == stamp
 
 
@@ -135,7 +135,10 @@ def test_shards_make_up_one_translation(data: Path, straight: Path, tmp_path: Pa
         (["--shard", "0/3", "--output", "parts"], "--shard must be I/N with I from 1 to N, such as 3/100, but is 0/3"),
         (["--shard", "1/3"], "--shard needs --input FILE and --output DIR."),
         (["--shards", "3", "--output", "parts"], "--shards needs --cluster"),
-        (["--shard", "1/2", "--output", "parts", "--sample"], "--sample does not go with --shard."),
+        (
+            ["--shard", "1/2", "--output", "parts", "--sample"],
+            "--shard translates lines by beam search: omit --prefix, --sample and --format-in.",
+        ),
     ],
 )
 def test_mistakes(options: list[str], message: str, data: Path, straight: Path) -> None:

@@ -126,6 +126,7 @@ def test_a_failed_preparation_leaves_an_empty_folder(tmp_path: Path) -> None:
     assert run_lamina("prepare", *files, "--vocab-size", "300", "--out", out).returncode == 0
 
 
+@pytest.mark.slow
 def test_two_preparations_exclude_each_other(tmp_path: Path) -> None:
     write_demo(tmp_path, train=4000, valid=10, test=1)
     command = [sys.executable, "-m", "lamina", "prepare", "--out", tmp_path / "data", "--quiet", "--workers", "1"]
@@ -196,6 +197,7 @@ def test_python_uses_the_runs_own_decode(data: Path, tmp_path: Path) -> None:
     assert json.loads(line)["score"] == round(translator.translate("A dog runs.").score, 6)
 
 
+@pytest.mark.slow
 def test_a_study_notices_that_its_recipe_changed(data: Path, tmp_path: Path) -> None:
     recipe = (data / "recipe.yaml").read_text()
     (tmp_path / "recipe.yaml").write_text(recipe)
@@ -222,6 +224,7 @@ def test_output_is_utf8_whatever_the_locale(locale: str, tmp_path: Path) -> None
     assert done.stderr.decode("utf-8") == f"lamina: {tmp_path / 'Übung'}: not found.\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early(straight: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("A dog runs.\n" * 400)
     command = f"{sys.executable} -m lamina translate {straight} --input {tmp_path / 'in'} --beam 1 --quiet | head -1; exit ${{PIPESTATUS[0]}}"
@@ -235,6 +238,7 @@ def test_closed_streams(tmp_path: Path) -> None:
     assert subprocess.run(["bash", "-c", command], timeout=120, check=False).returncode == 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_subwords_are_learned(tmp_path: Path) -> None:
     write_demo(tmp_path, train=20_000, valid=10, test=1)
     command = [sys.executable, "-m", "lamina", "prepare", "--out", tmp_path / "data", "--workers", "1"]
@@ -252,6 +256,7 @@ def test_ctrl_c_while_subwords_are_learned(tmp_path: Path) -> None:
     assert b"Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_path_that_is_not_utf8(data: Path, tmp_path: Path) -> None:
     run = os.fsencode(tmp_path) + b"/\xff-run"
     command = [sys.executable, "-m", "lamina", "train", data / "recipe.yaml", "--data", data / "data", "--out", run]

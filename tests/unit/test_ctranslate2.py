@@ -168,6 +168,9 @@ REFUSED = {
     "average-attention": ["decoder attention `average`"],
     "merged-attention": ["decoder attention `merged`"],
     "msc-surface": ["encoder `msc`", "bridge `collaborative`", "head `surface`"],
+    "pointer-generator": ["head `pointer`"],
+    "hierarchical": ["encoder `hierarchical`"],
+    "depth-growing": ["encoder `grown`", "bridge `grown`"],
 }
 SMALL = Vocabulary(SOURCE.symbols[:23])
 

@@ -51,6 +51,7 @@ def tiny(system: str = "transformer", **own: Any) -> Seq2Seq:
     return scramble(build(system, size="tiny", vocab_size=200, **own).eval())
 
 
+@pytest.mark.slow
 def test_every_module_of_ours_has_instructions() -> None:
     for combination in [*LEGAL, *VARIANTS]:
         make_engine([build_combination(combination)])

@@ -291,5 +291,6 @@ def test_every_instruction_is_tested_here() -> None:
     names = [name for name, value in vars(machine).items() if name.isupper() and isinstance(value, int)]
     instructions = [name for name in names if name not in ("FIELDS", "OWN", "SOURCE", "BOTH", "BYTES")]
     instructions = [name for name in instructions if name not in ("TOKEN", "POSITION", "PLACE", "START", "COUNT")]
-    assert len(instructions) == 17
+    assert len(instructions) == 19
+    instructions = [name for name in instructions if name not in ("POINT", "LAST")]  # in whole models: test_backends.py
     assert [name for name in instructions if others.get(name, f"machine.{name},") not in text] == []

@@ -238,8 +238,8 @@ def test_an_ablation_changes_what_it_says_and_nothing_else(name: str, changed: d
 
 def test_the_wheel_has_them_all() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    patterns = settings["tool"]["setuptools"]["package-data"]["lamina"]
-    packed = {file.stem for pattern in patterns for file in (ROOT / "src" / "lamina").glob(pattern)} - {"py"}
+    patterns = [each for each in settings["tool"]["setuptools"]["package-data"]["lamina"] if each.endswith(".yaml")]
+    packed = {file.stem for pattern in patterns for file in (ROOT / "src" / "lamina").glob(pattern)}
     assert packed == set(NAMES)
 
 

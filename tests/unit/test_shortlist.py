@@ -10,13 +10,14 @@ import torch
 
 from lamina.engine.compilation import make_engine
 from lamina.engine.lowering import UnsupportedModule
+from lamina.errors import UsageError
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.search.shortlist import Shortlist, digest_vocabularies, learn_shortlist, load_shortlist
 from lamina.systems.published import SYSTEMS
 from lamina.text.pipeline import pipeline_of_words
 from lamina.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
-from lamina.translation.backends import SourceBatch, TorchBackend
+from lamina.translation.backends import SourceBatch, TorchBackend, choose_backend
 from support import VOCABULARY, WORDS, make_batch, rows_of, run_lamina, save, small
 
 TEXT = pipeline_of_words(Vocabularies(WORDS, WORDS))
@@ -61,9 +62,14 @@ def check_backends(*models: Seq2Seq, prefixes: list[list[int]] | None = None) ->
         assert [each.log_prob for each in one] == pytest.approx([each.log_prob for each in other], abs=1e-4)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", [system for system in SYSTEMS if system != "pointer-generator"])
 def test_torch_and_the_engine_agree(system: str) -> None:
     check_backends(small(system))
+
+
+def test_a_head_that_copies_has_no_shortlist() -> None:
+    with pytest.raises(UsageError, match="head `pointer` copies any entry of the vocabulary; omit it"):
+        choose_backend([small("pointer-generator")], shortlist=few())
 
 
 def test_ensembles_and_prefixes() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import Response
 
-from lamina.serving.service import Job, Service
+from lamina.serving.service import SentenceJob, Service
 
 
 def as_json(content: Any, status: int = 200) -> Response:
@@ -23,7 +23,7 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-async def finish_job(service: Service, job: Job, request: Request) -> dict[str, Any] | None:
+async def finish_job(service: Service, job: SentenceJob, request: Request) -> dict[str, Any] | None:
     """A job's answer; nothing if the client left."""
     left = asyncio.ensure_future(disconnected(request))
     try:

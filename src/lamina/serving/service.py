@@ -19,7 +19,7 @@ Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Job:
+class SentenceJob:
     """A request under way: its documents, and their sentences in the queue."""
 
     model: str
@@ -66,7 +66,7 @@ class Service:
         if request.prefixes is not None and len(request.prefixes) != len(request.texts):
             raise Refusal(422, "invalid", f"prefixes: must be {len(request.texts)}, as many as texts.")
 
-    def submit(self, request: TranslateRequest, max_chars: int | None = None) -> Job:
+    def submit(self, request: TranslateRequest, max_chars: int | None = None) -> SentenceJob:
         """Queue a request."""
         self.check(request, max_chars)
         model = self.find_model(request.model)
@@ -94,9 +94,9 @@ class Service:
                 for sentence in document.sentences
             ]
         self.scheduler.submit(sentences)
-        return Job(model["name"], documents, sentences)
+        return SentenceJob(model["name"], documents, sentences)
 
-    async def finish(self, job: Job, left: asyncio.Future[Any]) -> Result | None:
+    async def finish(self, job: SentenceJob, left: asyncio.Future[Any]) -> Result | None:
         """Wait for a job; nothing if its client has `left`. Whatever ends it early, its sentences are given up."""
         everything = asyncio.gather(*(sentence.future for sentence in job.sentences))
         try:
@@ -113,7 +113,7 @@ class Service:
             with suppress(asyncio.CancelledError, Refusal):
                 await everything
 
-    async def stream(self, job: Job) -> AsyncIterator[tuple[str, Result]]:
+    async def stream(self, job: SentenceJob) -> AsyncIterator[tuple[str, Result]]:
         """A job's sentences as each is done, then everything."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.timeout

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from lamina.base.devices import autocast, choose_precision
 from lamina.errors import UsageError
+from lamina.model.heads.pointer import PointerHead
 from lamina.model.heads.softmax import BiasedSoftmaxHead
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
@@ -71,6 +72,8 @@ def choose_backend(
     from lamina.engine.compilation import make_engine
     from lamina.engine.lowering.parts import UnsupportedModule
 
+    if shortlist is not None and any(isinstance(model.head, PointerHead) for model in models):
+        raise UsageError("--shortlist: head `pointer` copies any entry of the vocabulary; omit it.")
     if models[0].head.weight_VD.device.type == "cpu":
         try:
             return EngineBackend(make_engine(models, int8), shortlist), []

@@ -58,7 +58,7 @@ class GrownEncoder(StackEncoder):
     def forward(self, states: EncoderStates) -> EncoderStates:
         """Add every layer's output, the final states, and what the bottom alone computes."""
         assert isinstance(self.wiring, GrownWiring)
-        layers = (partial(layer, valid_BS=states.valid_BS) for layer in self.layers)
+        layers = (partial(layer, mask_B11S=states.mask_B11S) for layer in self.layers)
         outputs, top_BSD = run_stack(self.wiring, states.embedded_BSD, layers)
         bottom_BSD = self.bottom_norm(outputs[self.wiring.bottom - 1])
         released_BSD = bottom_BSD + self.wiring.input_norm(states.embedded_BSD)

@@ -87,8 +87,10 @@ class Attention(nn.Module):
 
     def split_heads(self, packed: Tensor, parts: int) -> tuple[Tensor, ...]:
         """Projections side by side, (B, T, parts·D), as one (B, H, T, K) each."""
+        batch, length, width = packed.shape
         each = packed.chunk(parts, dim=-1) if parts > 1 else (packed,)
-        return tuple(part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in each)
+        size = width // (parts * self.heads)
+        return tuple(part.view(batch, length, self.heads, size).transpose(1, 2) for part in each)
 
     def query(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, H, T, K)."""
