@@ -202,6 +202,10 @@ def redundant(combination: Combination | Variant) -> bool:
     plain = (combination.attention, combination.norm) == ("self", "pre")
     if combination.encoder in ("hierarchical", "grown"):
         return not plain or combination.head != "softmax"
+    if combination.encoder != "stack" and combination.attention != "self":  # attention does not see the encoder
+        return combination.bridge not in ("top", "collaborative")
+    if combination.encoder != "stack" and (combination.head, combination.norm) == ("surface", "post"):
+        return combination.bridge not in ("top", "collaborative")
     return combination.head == "pointer" and not plain
 
 

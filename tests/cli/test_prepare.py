@@ -238,6 +238,7 @@ def test_killed_at_any_moment_the_same_command_finishes_the_same_bytes(tmp_path:
     assert fingerprint(tmp_path / "killed") == expected
 
 
+@pytest.mark.slow
 def test_the_demo_corpus(tmp_path: Path) -> None:
     write_demo(tmp_path, train=2000, valid=50, test=50)
     files = [tmp_path / f"{split}.{language}" for split in ("train", "valid", "test") for language in ("en", "de")]
@@ -266,6 +267,7 @@ def test_a_changed_shard_is_found(tmp_path: Path) -> None:
 
 
 @needs_shared
+@pytest.mark.slow
 def test_multi30k_with_the_published_codes(tmp_path: Path) -> None:
     """397,793 English and 400,507 German subwords, as published for these merges."""
     files = [MULTI30K / f"{split}.lc.norm.tok.{language}.gz" for split in ("train", "val") for language in ("en", "de")]
@@ -281,6 +283,7 @@ def test_multi30k_with_the_published_codes(tmp_path: Path) -> None:
 
 
 @needs_shared
+@pytest.mark.slow
 def test_multi30k_raw(tmp_path: Path) -> None:
     for split in ("train", "val"):
         for language in ("en", "de"):

@@ -164,7 +164,9 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize(
+    "content", ["bytes", *(pytest.param(name, marks=pytest.mark.slow) for name in CONTENTS if name != "bytes")]
+)
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_damaged_file_is_named(name: str, content: str, data: Path, straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"

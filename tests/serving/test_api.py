@@ -197,6 +197,7 @@ def test_metrics_count(server: Running) -> None:
     assert server.metric("lamina_ready") == 1
 
 
+@pytest.mark.slow
 def test_keys_rates_prefixes_and_limits(models: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("# keys\nann secret-key-1\n\nsecret-key-2\n")
     options = ["--api-keys", tmp_path / "keys", "--rate", "30/min", "--url-prefix", "/mt", "--max-chars", "20"]

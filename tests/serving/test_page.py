@@ -134,6 +134,7 @@ def test_pointing_at_a_word_marks_what_it_attends_to(page: Page) -> None:
     assert "The source alone" in page.one("#panel-surface").text
 
 
+@pytest.mark.slow
 def test_candidates_and_confidence(page: Page) -> None:
     page.type("A dog runs.")
     number = page.one("#nbest")
@@ -144,6 +145,7 @@ def test_candidates_and_confidence(page: Page) -> None:
     assert "tinted" in page.one("#output").get_attribute("class")
 
 
+@pytest.mark.slow
 def test_a_word_is_replaced_and_the_rest_follows(page: Page) -> None:
     page.type("The old dog runs.")
     page.wait(lambda: len(page.words()) > 2)
@@ -156,6 +158,7 @@ def test_a_word_is_replaced_and_the_rest_follows(page: Page) -> None:
     assert page.result().split(chosen)[0] == before[: len(page.result().split(chosen)[0])]
 
 
+@pytest.mark.slow
 def test_two_models_side_by_side(page: Page) -> None:
     page.type(TEXT)
     page.one("#compare").click()
@@ -166,6 +169,7 @@ def test_two_models_side_by_side(page: Page) -> None:
     assert page.all("#other-output .word.differs")
 
 
+@pytest.mark.slow
 def test_corrections_are_accepted_or_rejected(page: Page) -> None:
     page.choose("fix")
     source = "A dog run."
@@ -183,6 +187,7 @@ def test_corrections_are_accepted_or_rejected(page: Page) -> None:
     assert output.get_attribute("data-text") == corrected
 
 
+@pytest.mark.slow
 def test_languages_are_swapped(page: Page) -> None:
     page.type("A dog runs.")
     german = page.sentence("A dog runs.")["text"]
@@ -192,6 +197,7 @@ def test_languages_are_swapped(page: Page) -> None:
     assert page.one("#source").get_attribute("value") == german
 
 
+@pytest.mark.slow
 def test_dark_and_light(page: Page) -> None:
     def colour() -> str:
         return str(page.driver.execute_script("return getComputedStyle(document.body).backgroundColor"))
@@ -205,6 +211,7 @@ def test_dark_and_light(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 390])
+@pytest.mark.slow
 def test_a_phone_shows_everything_below_one_another(page: Page, width: int) -> None:
     metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -216,6 +223,7 @@ def test_a_phone_shows_everything_below_one_another(page: Page, width: int) -> N
     assert output["y"] >= source["y"] + source["height"]
 
 
+@pytest.mark.slow
 def test_the_keyboard_is_enough(page: Page) -> None:
     page.one("#source").send_keys("The old dog runs.")
     page.wait(lambda: len(page.words()) > 2)
@@ -239,6 +247,7 @@ def test_the_keyboard_is_enough(page: Page) -> None:
     assert focused("textContent") == page.words()[1]
 
 
+@pytest.mark.slow
 def test_everything_has_a_name(page: Page) -> None:
     """Chromium's own accessibility tree: no control without a name."""
     page.type(TEXT)
@@ -253,6 +262,7 @@ def test_everything_has_a_name(page: Page) -> None:
     assert [node for node in controls if not node.get("name", {}).get("value")] == []
 
 
+@pytest.mark.slow
 def test_a_file_is_translated(page: Page, tmp_path: Path) -> None:
     (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nA dog runs.\n\n")
     page.one("#file").send_keys(str(tmp_path / "a.srt"))
@@ -262,6 +272,7 @@ def test_a_file_is_translated(page: Page, tmp_path: Path) -> None:
     assert page.one("#progress").get_attribute("value") == "1"
 
 
+@pytest.mark.slow
 def test_the_api_page(page: Page) -> None:
     page.driver.get(f"{page.server.url}/docs")
     page.wait(lambda: len(page.all(".operation")) > 8)

@@ -17,7 +17,8 @@ if shutil.which("gcc") is None and shutil.which("g++") is None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("system", [pytest.param("transformer", marks=pytest.mark.slow), pytest.param("msc", marks=pytest.mark.slow),
+@pytest.mark.parametrize("system", [pytest.param("transformer", marks=pytest.mark.slow),
+                                    pytest.param("msc", marks=pytest.mark.slow),
                                     pytest.param("dlcl", marks=pytest.mark.slow),
                                     pytest.param("surface-fusion", marks=pytest.mark.slow)])  # fmt: skip
 def test_the_loss_is_one_graph(system: str) -> None:

@@ -46,6 +46,7 @@ def tokens(text: str) -> list[str]:
 # ---- the corpus as a whole
 
 
+@pytest.mark.slow
 def test_german_is_an_injective_function_of_english(pairs: list[Pair]) -> None:
     german_of, english_of = dict[str, str](), dict[str, str]()
     for english, german in [*pairs, *demo_pairs("train", 10_000, seed=2)]:
