@@ -204,7 +204,7 @@ def redundant(combination: Combination | Variant) -> bool:
         return not plain or combination.head != "softmax"
     if combination.encoder != "stack" and combination.attention != "self":  # attention does not see the encoder
         return combination.bridge not in ("top", "collaborative")
-    if combination.encoder != "stack" and (combination.head, combination.norm) == ("surface", "post"):
+    if combination.encoder != "stack" and combination.norm == "post":
         return combination.bridge not in ("top", "collaborative")
     return combination.head == "pointer" and not plain
 

@@ -95,6 +95,7 @@ def test_other_parts_that_are_not_exactly_ours_are_refused() -> None:
 
 @pytest.mark.parametrize("system", ["transformer", "surface-fusion", "msc", "msc-surface"])
 @pytest.mark.parametrize("backend", ["engine", "engine-int8"])
+@pytest.mark.slow
 def test_batches_of_1_7_and_32_give_the_same_bits(system: str, backend: str) -> None:
     engine, sources = Searcher(backend, tiny(system)).engine, some_sources(40)
     assert engine is not None

@@ -49,6 +49,7 @@ def count(config: str) -> int:
     return count_parameters(ModelConfig.model_validate_json(config))
 
 
+@pytest.mark.slow
 @each_recipe
 def test_it_loads_and_has_the_parameters_it_states(recipe: ShippedRecipe) -> None:
     loaded = load(recipe.name)

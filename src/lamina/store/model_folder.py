@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from lamina.base.files import atomic_folder, digest
 from lamina.base.problems import describe
+from lamina.base.reading import read_json
 from lamina.base.settings import Settings
 from lamina.errors import DataError
 from lamina.model.config import ModelConfig
@@ -161,15 +162,10 @@ def assign_weights(model: Seq2Seq, weights: dict[str, torch.Tensor], where: str)
 
 def read_config_file(path: Path) -> dict[str, Any]:
     """The content of `config.json`, of a format that this version reads."""
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: not found; {path.parent} is not a model folder.") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON ({error}).") from error
-    found = content.get("format") if isinstance(content, dict) else None
+    if not path.exists():
+        raise DataError(f"{path}: not found; {path.parent} is not a model folder.")
+    content = read_json(path)
+    found = content.get("format")
     if found != FORMAT:
         if (path.parent / "model.bin").is_file():
             raise DataError(f"{path.parent}: is a CTranslate2 model; open it with ctranslate2.Translator.")

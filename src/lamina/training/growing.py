@@ -8,25 +8,17 @@ import torch
 from torch import Tensor
 
 from lamina.corpus.prepared import PreparedData
-from lamina.errors import DataError, UsageError
+from lamina.errors import UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.encoders.grown import GrownEncoder
 from lamina.model.layers.growth import GrownWiring
 from lamina.model.seq2seq import Seq2Seq
-from lamina.store.loading import find_model_folder
-from lamina.store.model_folder import load_model_folder
+from lamina.training.resuming import load_for
 
 
 def grow_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
     """Fill a grown model's bottom with a trained model, and freeze it."""
-    folder = find_model_folder(folder)
-    loaded = load_model_folder(folder)
-    for side in ("source", "target"):
-        if getattr(loaded.text, side).vocabulary != getattr(data.text, side).vocabulary:
-            raise DataError(
-                f"{folder}: its {side} vocabulary differs from that of {data.folder}. Prepare the data with "
-                f"`--text-from {folder}`."
-            )
+    folder, loaded = load_for(folder, data)
     check_bottom(folder, loaded.model.config, model)
     fill_bottom(dict(loaded.model.named_parameters()), model)
 

@@ -14,7 +14,7 @@ from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.schema import TrainSettings
 from lamina.store.loading import find_model_folder
-from lamina.store.model_folder import assign_weights, load_model_folder
+from lamina.store.model_folder import LoadedModel, assign_weights, load_model_folder
 from lamina.training.distributed import Ranks
 from lamina.training.statistics import Window
 
@@ -74,6 +74,12 @@ def resumed_window(state: dict[str, Any], ranks: Ranks) -> Window:
 
 def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
     """Copy another model's weights; its text must be segmented as the data is."""
+    folder, loaded = load_for(folder, data)
+    assign_weights(model, dict(loaded.model.named_parameters()), str(folder))
+
+
+def load_for(folder: Path, data: PreparedData) -> tuple[Path, LoadedModel]:
+    """A trained model, and its folder; its vocabularies must be those of the data."""
     folder = find_model_folder(folder)
     loaded = load_model_folder(folder)
     for side in ("source", "target"):
@@ -82,4 +88,4 @@ def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
                 f"{folder}: its {side} vocabulary differs from that of {data.folder}. Prepare the data with "
                 f"`--text-from {folder}`."
             )
-    assign_weights(model, dict(loaded.model.named_parameters()), str(folder))
+    return folder, loaded

@@ -6,7 +6,6 @@ Marian has no `<s>`; ours gets an embedding of zeros and a bias that no other en
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from lamina.base.reading import read_json
 from lamina.errors import DataError, UsageError
 from lamina.interop.fairseq.weights import release_names
 from lamina.model.config import ModelConfig
@@ -44,7 +44,7 @@ NEUTRAL = {  # what the configuration must say, or not say at all
 
 def load_marian(folder: Path) -> tuple[Seq2Seq, TextPipeline, SearchSettings]:
     """A model in evaluation mode, its text pipeline and how its checkpoint says to decode."""
-    config = read_json(folder, "config.json")
+    config = read_part(folder, "config.json")
     check_config(config, folder / "config.json")
     symbols, order = read_vocabulary(folder, config)
     weights = read_weights(folder)
@@ -54,20 +54,12 @@ def load_marian(folder: Path) -> tuple[Seq2Seq, TextPipeline, SearchSettings]:
     return model.eval(), text, SearchSettings(beam=min(256, int(config.get("num_beams") or 5)), max_length=(2.0, 50))
 
 
-def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """A file of the checkpoint."""
+def read_part(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON file of the checkpoint."""
     path = folder / name
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: not found; {folder} is not a Marian checkpoint in Hugging Face format.") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: must be a mapping.")
-    return content
+    if not path.exists():
+        raise DataError(f"{path}: not found; {folder} is not a Marian checkpoint in Hugging Face format.")
+    return read_json(path)
 
 
 def check_config(config: dict[str, Any], path: Path) -> None:
@@ -116,7 +108,7 @@ def convert_config(config: dict[str, Any], entries: int) -> ModelConfig:
 
 def read_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[tuple[str, ...], list[int]]:
     """Symbols in Lamina's order, and for each but `<s>` its row in the checkpoint."""
-    ids = read_json(folder, "vocab.json")
+    ids = read_part(folder, "vocab.json")
     rows: dict[str, Any] = {
         "<pad>": config.get("pad_token_id"),
         "</s>": config.get("eos_token_id"),
@@ -183,7 +175,7 @@ def read_text_pipeline(folder: Path, symbols: tuple[str, ...]) -> TextPipeline:
             raise DataError(f"{folder / name}: cannot be read ({error.strerror}).") from error
     languages = ("source", "target")
     if (folder / "tokenizer_config.json").is_file():
-        known = read_json(folder, "tokenizer_config.json")
+        known = read_part(folder, "tokenizer_config.json")
         languages = (str(known.get("source_lang") or "source"), str(known.get("target_lang") or "target"))
     try:
         return make_pipeline("marian", languages, False, files)
