@@ -31,7 +31,8 @@ def norms_by_name(model: Seq2Seq) -> list[float]:
 @pytest.mark.parametrize(
     ("system", "layers"),
     [
-        ("msc", 12),
+        pytest.param("msc", 12, marks=pytest.mark.slow),
+        ("msc", 6),
         pytest.param("msc", 72, marks=pytest.mark.slow),
         pytest.param("transformer", 36, marks=pytest.mark.slow),
     ],

@@ -11,7 +11,6 @@ import typer
 
 from lamina.cli.options import Checkpoint
 from lamina.cli.outputs import Force, check_page
-from lamina.corpus.reading import read_test
 
 if TYPE_CHECKING:
     from lamina.analysis.finding import Finding
@@ -203,6 +202,13 @@ def report(
     check_page(path, (), [*(test or ()), *(run / "recipe.yaml" for run in runs)], force)
     write_report(path, runs, read_test(*test) if test else None)
     print(path)
+
+
+def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
+    """Both sides of a test set; numpy is imported only now."""
+    from lamina.corpus.reading import read_test as read
+
+    return read(source, target)
 
 
 def finish(
