@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lamina.analysis.axes import Axis, tick_text
-from lamina.analysis.charts import HEIGHT, LEFT, RIGHT, Series, bar_chart, line_chart
-from lamina.analysis.colours import SERIES, is_dark, ramp
-from lamina.analysis.maps import Labels, cell_text, heat_map
 from lamina.analysis.page import definitions, figure, page, section, table
-from lamina.analysis.svg import LETTER, WIDTH
+from lamina.figures.axes import Axis, tick_text
+from lamina.figures.charts import HEIGHT, LEFT, RIGHT, Series, bar_chart, line_chart
+from lamina.figures.colours import SERIES, is_dark, ramp
+from lamina.figures.maps import Labels, cell_text, heat_map
+from lamina.figures.svg import LETTER, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 

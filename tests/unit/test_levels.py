@@ -12,7 +12,20 @@ import lamina
 
 ROOT = Path(lamina.__file__).parent
 LEVELS = (
-    *("version", "errors", "names", "base", "text", "corpus", "model", "systems", "recipe", "recipes", "store"),
+    *(
+        "version",
+        "errors",
+        "names",
+        "base",
+        "figures",
+        "text",
+        "corpus",
+        "model",
+        "systems",
+        "recipe",
+        "recipes",
+        "store",
+    ),
     *("search", "engine", "translation", "scoring", "training", "analysis", "study", "interop", "serving"),
     *("demo", "bench", "doctor", "cli", "__main__"),
 )

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from lamina.analysis.finding import Cell, Finding, Picture
-from lamina.analysis.maps import Labels, heat_map
 from lamina.errors import UsageError
+from lamina.figures.maps import Labels, heat_map
 from lamina.model.heads.surface import SurfaceHead
 from lamina.model.heads.surface_readers import AttentionReader
 from lamina.model.seq2seq import Seq2Seq

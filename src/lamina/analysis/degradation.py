@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
-from lamina.analysis.axes import Axis
-from lamina.analysis.charts import Series, line_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
+from lamina.figures.axes import Axis
+from lamina.figures.charts import Series, line_chart
 from lamina.scoring.sacre import corpus_bleu
 from lamina.translation import Translator, load
 from lamina.translation.loading import other_vocabulary

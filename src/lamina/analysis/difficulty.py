@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from lamina.analysis.axes import Axis
-from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.base.files import write_file
 from lamina.errors import DataError
+from lamina.figures.axes import Axis
+from lamina.figures.charts import bar_chart
 from lamina.scoring.sacre import corpus_bleu
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.loading import load_run

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lamina.analysis.axes import Axis
-from lamina.analysis.charts import Series, bar_chart, line_chart
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.errors import DataError, UsageError
+from lamina.figures.axes import Axis
+from lamina.figures.charts import Series, bar_chart, line_chart
 from lamina.model.seq2seq import Seq2Seq
 from lamina.store.loading import load_run
 from lamina.store.model_folder import LoadedModel

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from lamina.analysis.axes import Axis
-from lamina.analysis.charts import Series, line_chart
 from lamina.analysis.finding import Finding, Picture, file_name, label_runs
+from lamina.figures.axes import Axis
+from lamina.figures.charts import Series, line_chart
 from lamina.store.metrics import read_records
 
 READING = (

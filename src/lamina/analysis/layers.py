@@ -9,11 +9,11 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from lamina.analysis.axes import Axis
-from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Finding, Picture
-from lamina.analysis.maps import Labels, heat_map
 from lamina.errors import UsageError
+from lamina.figures.axes import Axis
+from lamina.figures.charts import bar_chart
+from lamina.figures.maps import Labels, heat_map
 from lamina.model.bridges.transparent import TransparentBridge
 from lamina.model.heads.surface import SurfaceHead
 from lamina.model.layers.dlcl import DlclWiring

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from lamina.analysis.axes import Axis
-from lamina.analysis.charts import bar_chart
 from lamina.analysis.finding import Cell, Finding, Picture
 from lamina.errors import UsageError
+from lamina.figures.axes import Axis
+from lamina.figures.charts import bar_chart
 from lamina.model.bridges.transparent import TransparentBridge
 from lamina.scoring.sacre import corpus_bleu
 from lamina.store.loading import load_run

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
 
-from lamina.analysis.axes import Axis
-from lamina.analysis.charts import Series, line_chart
 from lamina.analysis.page import definitions, figure, paragraph, section, side_by_side, table
+from lamina.figures.axes import Axis
+from lamina.figures.charts import Series, line_chart
 from lamina.scoring.compare import Row
 from lamina.store.metrics import Records
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from lamina.analysis.axes import Axis, tick_text
-from lamina.analysis.colours import RISING, SERIES, ordered_colour, series_colour
-from lamina.analysis.svg import LETTER, WIDTH, colour_bar, legend, line, picture, rectangle, text
+from lamina.figures.axes import Axis, tick_text
+from lamina.figures.colours import RISING, SERIES, ordered_colour, series_colour
+from lamina.figures.svg import LETTER, WIDTH, colour_bar, legend, line, picture, rectangle, text
 
 HEIGHT, LEFT, RIGHT, BOTTOM = 320, 66, 16, 46
 

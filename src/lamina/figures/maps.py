@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lamina.analysis.axes import Axis
-from lamina.analysis.colours import AROUND_ZERO, RISING, is_dark, ramp
-from lamina.analysis.svg import LETTER, WIDTH, colour_bar, picture, rectangle, text
+from lamina.figures.axes import Axis
+from lamina.figures.colours import AROUND_ZERO, RISING, is_dark, ramp
+from lamina.figures.svg import LETTER, WIDTH, colour_bar, picture, rectangle, text
 
 TOP, RIGHT = 10, 96
 TALLEST = 640  # of all rows together, where that leaves each a few pixels

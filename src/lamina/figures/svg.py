@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Literal
 
-from lamina.analysis.axes import Axis, tick_text
-from lamina.analysis.colours import SERIES, ramp, series_colour
+from lamina.figures.axes import Axis, tick_text
+from lamina.figures.colours import SERIES, ramp, series_colour
 
 WIDTH = 640
 LETTER = 6.4  # the width of one, about

@@ -1,0 +1,1 @@
+"""Figures as SVG: lines, bars and coloured maps in one style."""

@@ -1,0 +1,28 @@
+"""A figure that shows itself in a notebook and can be saved."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamina.base.files import write_file
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An SVG; a notebook displays it, `save` writes it to a file."""
+
+    svg: str
+    title: str = ""
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the SVG; returns the path."""
+        write_file(Path(path), self.svg)
+        return Path(path)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"Figure({self.title!r}, {len(self.svg):,} characters of SVG)"
