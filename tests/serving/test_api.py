@@ -105,6 +105,16 @@ def test_details_tell_what_the_sockets_do(server: Running) -> None:
     assert mixed["sentences"][0]["surface"] is None
 
 
+def test_details_tell_what_is_copied(server: Running) -> None:
+    (result,) = server.translate("A dog runs.", details=True, model="fix")["results"]
+    (sentence,) = result["sentences"]
+    pointer, length = sentence["pointer"], len(sentence["tokens"])
+    assert all(0 < share < 1 for share in pointer["gate"])
+    assert len(pointer["gate"]) == len(pointer["decoder"]) == len(pointer["source"]) == length
+    assert all(sum(row) == pytest.approx(1, abs=0.01) for row in pointer["attention"])
+    assert {symbol for symbol, share in pointer["source"][0] if share} <= set(sentence["source_tokens"])
+
+
 def test_a_stream_ends_with_everything(server: Running, pairs: Any) -> None:
     lines = [english for english, _ in pairs[:40]]
     response = server.post("/v1/translate/stream", {"texts": ["\n".join(lines)], "format": "text"})

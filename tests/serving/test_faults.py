@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from serving_support import Running, start_server
@@ -114,7 +114,12 @@ def hostile(server: Running, examples: int) -> None:
     with httpx.Client(base_url=server.url, timeout=60) as client:
 
         @settings(
-            max_examples=examples, deadline=None, database=None, derandomize=True, suppress_health_check=HealthCheck
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],  # a failure is told as it was found: shrinking takes thousands of requests
         )
         @given(HOSTILE)
         def attack(sent: tuple[str, bytes, str]) -> None:
@@ -219,6 +224,23 @@ def test_a_killed_worker_is_replaced_and_its_request_repeated(server: Running, l
     server.wait_ready()
     assert server.worker() != before
     server.translate("A dog runs.")
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_replaced(small: Running) -> None:
+    before = small.worker()
+    os.kill(before, signal.SIGSTOP)
+    response = small.post("/v1/translate", {"texts": ["A dog runs."]})
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "timeout"
+    until = time.monotonic() + 40
+    while Path(f"/proc/{before}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    small.wait_ready()
+    assert small.worker() != before
+    assert at_rest(small)
+    small.translate("A dog runs.")
 
 
 @pytest.mark.slow

@@ -167,6 +167,9 @@ def test_two_models_side_by_side(page: Page) -> None:
     page.wait(lambda: page.one("#other-output").get_attribute("textContent") == expected)
     assert page.all("#output .word.differs")
     assert page.all("#other-output .word.differs")
+    ActionChains(page.driver).move_to_element(page.all("#other-output .word")[0]).perform()
+    page.wait(lambda: "mixed" in page.one("#layers-about").text)
+    assert page.all("#backdrop mark.strongest")
 
 
 @pytest.mark.slow
@@ -185,6 +188,9 @@ def test_corrections_are_accepted_or_rejected(page: Page) -> None:
     assert output.get_attribute("data-text") == source
     page.one("#accept-all").click()
     assert output.get_attribute("data-text") == corrected
+    ActionChains(page.driver).move_to_element(page.all("#output .word")[0]).perform()
+    assert page.wait(lambda: page.all("#backdrop mark.strongest"))
+    assert "Copied" in page.one("#panel-pointer").text
 
 
 @pytest.mark.slow

@@ -187,6 +187,19 @@ async def test_what_a_dead_worker_had_is_tried_once_more() -> None:
 
 
 @in_loop
+async def test_a_batch_that_does_not_end_is_noticed() -> None:
+    worker = FakeWorker(threads=1)
+    scheduler, _ = make(worker)
+    own = sentences("a", "b")
+    scheduler.submit(own)
+    (batch,) = worker.running.values()
+    scheduler.abandon(own[:1])
+    assert batch.unwanted_for(50.0) == 0  # somebody waits for b
+    scheduler.abandon(own[1:])
+    assert [batch.unwanted_for(now) for now in (100.0, 103.0)] == [0, 3]
+
+
+@in_loop
 async def test_counts_come_back_to_zero() -> None:
     worker = FakeWorker()
     scheduler, _ = make(worker, limit=10_000)

@@ -15,6 +15,8 @@ from lamina.model.bridges.collaborative import CollaborativeBridge
 from lamina.model.bridges.layerwise import LayerwiseBridge
 from lamina.model.bridges.top import TopBridge
 from lamina.model.bridges.transparent import TransparentBridge
+from lamina.model.heads.head import Head
+from lamina.model.heads.pointer import PointerHead
 from lamina.model.heads.surface import SurfaceHead
 from lamina.model.heads.surface_readers import AttentionReader
 from lamina.model.layers.dlcl import DlclWiring
@@ -31,7 +33,7 @@ Numbers = Any  # nested lists of floats
 def describe_sentence(translator: Translator, source: Sequence[int], tokens: Sequence[int]) -> dict[str, Any]:
     """Everything that `details` adds; an ensemble's first model speaks for all."""
     model, text = translator.models[0], translator.text
-    symbols = text.target.vocabulary.symbols
+    symbols = list(text.target.vocabulary.symbols)
     source_symbols = [text.source.vocabulary.symbols[token] for token in source]
     target_symbols = [symbols[token] for token in tokens]
     prefix = [model.start_id, *tokens[:-1]]
@@ -49,9 +51,6 @@ def describe_sentence(translator: Translator, source: Sequence[int], tokens: Seq
         memory = ProjectedSource(model.decoder.project_memories(bridge), model.head.project_source(enc))
         states = model.decode(prefix_BT, memory)
         log_probs_TV = model.head(states, memory.head).full()[0]
-        surface = (
-            describe_surface(model, states, memory, list(symbols)) if isinstance(model.head, SurfaceHead) else None
-        )
         chosen_T = log_probs_TV.gather(1, torch.tensor(list(tokens), device=log_probs_TV.device)[:, None])[:, 0]
         return {
             "source_tokens": source_symbols,
@@ -61,10 +60,11 @@ def describe_sentence(translator: Translator, source: Sequence[int], tokens: Seq
             "attention": rounded(attention_JTS[-1]),
             "attention_layers": rounded(attention_JTS),
             "probabilities": rounded(chosen_T.exp().clamp(max=1.0)),
-            "alternatives": top_choices(log_probs_TV, list(symbols)),
+            "alternatives": top_choices(log_probs_TV, symbols),
             "layer_weights": layer_weights(model, enc, attention_JTS),
             "gates": describe_gates(gates),
-            "surface": surface,
+            "surface": describe_surface(model.head, states, memory, symbols),
+            "pointer": describe_pointer(model.head, states, memory, source, symbols),
         }
 
 
@@ -113,11 +113,11 @@ def describe_gates(gates: dict[str, list[list[Tensor]]]) -> dict[str, Numbers] |
 
 
 def describe_surface(
-    model: Seq2Seq, states: DecoderStates, memory: ProjectedSource, symbols: list[str]
-) -> dict[str, Any]:
+    head: Head, states: DecoderStates, memory: ProjectedSource, symbols: list[str]
+) -> dict[str, Any] | None:
     """What the decoder alone and what the source alone would write, and where the reader looks."""
-    head = model.head
-    assert isinstance(head, SurfaceHead)
+    if not isinstance(head, SurfaceHead):
+        return None
     with record_reader(head) as recorded:
         sides = head.sides(states, memory.head)
     target_TV = head.softmax(sides.target_BTD).full()[0]
@@ -129,6 +129,24 @@ def describe_surface(
         "decoder": top_choices(target_TV, symbols),
         "source": top_choices(source_TV, symbols),
         "attention": rounded(recorded[0][0].mean(dim=0)) if recorded else None,
+    }
+
+
+def describe_pointer(
+    head: Head, states: DecoderStates, memory: ProjectedSource, source: Sequence[int], symbols: list[str]
+) -> dict[str, Any] | None:
+    """What the vocabulary alone would write, what copying alone would, and the share of the former."""
+    if not isinstance(head, PointerHead):
+        return None
+    mixture = head.mixture(states, memory.head)
+    copied_TS = mixture.copied_BTS[0]
+    source_TS = torch.tensor([list(source)], device=copied_TS.device).expand_as(copied_TS)
+    copied_TV = copied_TS.new_zeros(len(copied_TS), len(symbols)).scatter_add(1, source_TS, copied_TS)
+    return {
+        "gate": rounded(mixture.gate_BT[0].sigmoid()),
+        "decoder": top_choices(head.softmax(states.features_BTD).full()[0], symbols),
+        "source": top_choices(copied_TV.log(), symbols),
+        "attention": rounded(copied_TS),
     }
 
 

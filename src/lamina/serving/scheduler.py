@@ -62,6 +62,15 @@ class DecodingBatch:
     number: int
     sentences: list[QueuedSentence]
     document: bool  # whether any of them belongs to a long request
+    unwanted_since: float | None = None  # when it was first seen that all its sentences were given up
+
+    def unwanted_for(self, now: float) -> float:
+        """Seconds since all its sentences were given up, as far as anybody looked."""
+        if not all(sentence.future.done() for sentence in self.sentences):
+            return 0.0
+        if self.unwanted_since is None:
+            self.unwanted_since = now
+        return now - self.unwanted_since
 
 
 class DecodingWorker(Protocol):

@@ -114,16 +114,15 @@ class Service:
                 await everything
 
     async def stream(self, job: SentenceJob) -> AsyncIterator[tuple[str, Result]]:
-        """A job's sentences as each is done, then everything."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.options.timeout
+        """A job's sentences as each is done, then everything; the deadline is for the next sentence."""
         places = {sentence.future: place for place, sentence in enumerate(job.sentences)}
         texts = [number for number, document in enumerate(job.documents) for _ in document.sentences]
         pending: set[asyncio.Future[Any]] = set(places)
         try:
             while pending:
-                left = deadline - loop.time()
-                done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                done, pending = await asyncio.wait(
+                    pending, timeout=self.options.timeout, return_when=asyncio.FIRST_COMPLETED
+                )
                 if not done:
                     raise too_late(self.options.timeout)
                 for future in sorted(done, key=lambda each: places[each]):

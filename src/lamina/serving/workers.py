@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from lamina.serving.refusals import Refusal, not_ready
 from lamina.serving.scheduler import DecodingBatch, Scheduler
 
 LINE_BYTES = 2**28
+HANGING = 10.0  # seconds, or the timeout if that is longer, that a batch may take to end after it was given up
 PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds before a worker is replaced, when several die in a row
 
 log = logging.getLogger("lamina.serve")
@@ -143,9 +145,10 @@ class Supervisor:
         self.metrics.workers.inc()
         self.current, self.scheduler.worker, self.models = worker, worker, worker.models
         self.metrics.ready.set(1)
-        task = asyncio.create_task(self._listen(worker))
-        self._listeners.add(task)
-        task.add_done_callback(self._listeners.discard)
+        for work in (self._listen(worker), self._watch(worker)):
+            task = asyncio.create_task(work)
+            self._listeners.add(task)
+            task.add_done_callback(self._listeners.discard)
         self.scheduler.dispatch()
 
     async def _listen(self, worker: WorkerProcess) -> None:
@@ -168,6 +171,17 @@ class Supervisor:
         self.scheduler.lose(worker)
         if self.current is None and not self.stopping:
             await self._replace()
+
+    async def _watch(self, worker: WorkerProcess) -> None:
+        """Kill a worker that hangs: its batches end soon after their sentences were given up, or never."""
+        patience = max(HANGING, self.options.timeout)
+        while worker.process.returncode is None:
+            await asyncio.sleep(1)
+            now = time.monotonic()
+            if any(batch.unwanted_for(now) > patience for batch in worker.running.values()):
+                log.error("worker %d hangs; it is killed", worker.process.pid)
+                worker.process.kill()
+                return
 
     async def _replace(self) -> None:
         for attempt in range(1_000_000):

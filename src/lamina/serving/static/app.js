@@ -11,7 +11,7 @@ const PAUSE = 250; // milliseconds after the last key
 const DETAILED = 1500; // characters: longer texts are translated without details
 const state = { models: [], limit: 5000, request: null, body: null };
 
-const outputs = { main: new Output($("output"), selectWord, chooseWord), other: new Output($("other-output")) };
+const outputs = { main: new Output($("output"), selectWord, chooseWord), other: new Output($("other-output"), selectWord) };
 
 function say(message, bad = false) {
   $("status").textContent = message;
@@ -49,10 +49,11 @@ async function translateNow() {
       const second = requestBody(text, $("other").value, { details });
       wanted.push(api.translate(second, key(), request.signal));
     }
+    const started = performance.now();
     const [answer, second] = await Promise.all(wanted);
     showResult(text, answer.results[0], second?.results[0]);
     showCurl({ ...body, details: undefined });
-    say("");
+    say(`${$("edits").checked ? `${outputs.main.edits} edits` : "Translated"} in ${Math.round(performance.now() - started)} ms.`);
   } catch (error) {
     if (error.name === "AbortError") return;
     say(error.message, true);
@@ -76,11 +77,10 @@ function clearResult() {
 function showResult(text, result, second) {
   const correction = $("edits").checked;
   $("accept-all").hidden = $("reject-all").hidden = !correction;
-  if (correction) outputs.main.showEdits(text, result.text);
-  else outputs.main.show(text, result);
+  outputs.main.show(text, result, $("model").value, correction);
   $("score").textContent = result.sentences.length ? `score ${result.score.toFixed(2)}` : "";
   if (second) {
-    outputs.other.show(text, second);
+    outputs.other.show(text, second, $("other").value);
     if (!correction) outputs.main.markDifferences(outputs.other);
     $("other-score").textContent = `score ${second.score.toFixed(2)}`;
   }
@@ -88,7 +88,7 @@ function showResult(text, result, second) {
   showCandidates(result);
   const first = outputs.main.words[0];
   $("layers").hidden = !first?.sentence.attention;
-  if (first?.sentence.attention) draw($("panels"), $("layers-about"), first.sentence, first.word);
+  if (first?.sentence.attention) draw($("panels"), $("layers-about"), first.sentence, first.word, first.model);
 }
 
 function showCandidates({ nbest }) {
@@ -110,7 +110,7 @@ function selectWord(entry) {
   const { sentence, word, offset } = entry;
   if (!sentence.attention) return;
   const weights = sourceWeights(sentence.attention, word.tokens, sentence.source_words);
-  const reader = sentence.surface?.attention;
+  const reader = (sentence.surface ?? sentence.pointer)?.attention;
   const surface = reader ? strongest(sourceWeights(reader, word.tokens, sentence.source_words)) : -1;
   const top = strongest(weights), most = Math.max(...weights, 1e-6);
   const text = $("source").value;
@@ -129,7 +129,7 @@ function selectWord(entry) {
   });
   $("backdrop").replaceChildren(...parts, text.slice(position));
   $("backdrop").scrollTop = $("source").scrollTop;
-  draw($("panels"), $("layers-about"), sentence, word);
+  draw($("panels"), $("layers-about"), sentence, word, entry.model);
   $("layers").hidden = false;
 }
 
@@ -247,12 +247,21 @@ function updateModel(other = true) {
 }
 
 async function copyText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    say("Copied.");
-  } catch {
-    say("The browser does not let this page copy.", true);
-  }
+  const copied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  if (copied || copyByCommand(text)) say("Copied.");
+  else say("The browser does not let this page copy.", true);
+}
+
+// The clipboard of pages that do not come from this machine or by TLS.
+function copyByCommand(text) {
+  const focused = document.activeElement;
+  const area = Object.assign(document.createElement("textarea"), { value: text, className: "copied" });
+  document.body.append(area);
+  area.select();
+  const copied = document.execCommand("copy");
+  area.remove();
+  focused?.focus();
+  return copied;
 }
 
 function setUpControls() {

@@ -10,7 +10,8 @@ function element(name, content, properties = {}) {
 }
 
 function cell(value, kind = "", most = 1) {
-  const made = element("td", value.toFixed(2), { className: kind });
+  const made = element("td", value < 0.005 ? "·" : value.toFixed(2), { className: kind });
+  if (value < 0.005) made.setAttribute("aria-label", "0");
   made.style.setProperty("--weight", Math.max(0, Math.min(1, value / most)));
   return made;
 }
@@ -76,35 +77,41 @@ function gates(sentence, word, attended) {
   return panel("Gates", parts, "panel-gates");
 }
 
-function surface(sentence, word) {
-  const first = word.tokens[0];
-  const { decoder, source, gate } = sentence.surface;
+// What two sides of a head would write by themselves, and whose share is what.
+function sides(title, id, [one, other], told, { decoder, source, gate }, first) {
   const list = (caption, choices) => {
     const made = element("table", [element("caption", caption)]);
     const rows = choices.map(([symbol, value]) => element("tr", [
-      element("td", shown(symbol), { className: "text" }), cell(value, "bar-cell"),
+      element("th", shown(symbol), { className: "text", scope: "row" }), cell(value, "bar-cell"),
     ]));
     made.append(element("tbody", rows));
     return made;
   };
   const share = gate[first];
-  return panel("SurfaceFusion: two distributions", [
-    element("p", `Of the decision, ${share.toFixed(2)} is the decoder's and ${(1 - share).toFixed(2)} the source's.`,
-      { className: "about" }),
-    element("div", [list("The decoder alone", decoder[first]), list("The source alone", source[first])],
-      { className: "sides" }),
-  ], "panel-surface");
+  return panel(title, [
+    element("p", told(share.toFixed(2), (1 - share).toFixed(2)), { className: "about" }),
+    element("div", [list(one, decoder[first]), list(other, source[first])], { className: "sides" }),
+  ], id);
 }
 
+const surface = (sentence, word) => sides("SurfaceFusion: two distributions", "panel-surface",
+  ["The decoder alone", "The source alone"],
+  (own, rest) => `${own} of the decision is the decoder's, ${rest} the source's.`, sentence.surface, word.tokens[0]);
+
+const pointer = (sentence, word) => sides("Pointer: generated or copied", "panel-pointer",
+  ["Generated", "Copied"],
+  (own, rest) => `${own} of the probability is generated, ${rest} is copied from the source.`, sentence.pointer, word.tokens[0]);
+
 // All panels for one word of a sentence that was asked for with `details`.
-export function draw(place, about, sentence, word) {
+export function draw(place, about, sentence, word, model) {
   const weights = sourceWeights(sentence.attention, word.tokens, sentence.source_words);
   const attended = strongest(weights);
-  about.textContent = `For “${word.text}”, probability ${
+  about.textContent = `For “${word.text}” of ${model}, probability ${
     Math.min(...sentence.probabilities.slice(...word.tokens)).toFixed(2)}.`;
   const panels = [attention(sentence, word)];
   if (sentence.layer_weights) panels.push(layerWeights(sentence, word));
   if (sentence.gates) panels.push(gates(sentence, word, attended));
   if (sentence.surface) panels.push(surface(sentence, word));
+  if (sentence.pointer) panels.push(pointer(sentence, word));
   place.replaceChildren(...panels);
 }

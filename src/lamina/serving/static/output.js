@@ -11,14 +11,13 @@ export class Output {
   clear() {
     this.words = [];
     this.parts = [];
-    this.text = "";
+    this.text = this.place.dataset.text = "";
     this.place.replaceChildren();
   }
 
-  // A result of the API for a source text, sentence by sentence.
-  show(source, result) {
-    this.source = source;
-    this.sentences = result.sentences;
+  // A result of the API for a source text; a correction is shown as edits to accept or reject.
+  show(source, result, model, correction = false) {
+    Object.assign(this, { source, model, correction, sentences: result.sentences });
     this.forced = this.sentences.map(() => 0);
     this.offsets = locate(source, this.sentences.map((each) => each.source));
     const places = locate(result.text, this.sentences.map((each) => each.text));
@@ -40,9 +39,16 @@ export class Output {
       nodes.push(this.between[number], ...this.drawSentence(sentence, number));
     });
     nodes.push(this.between.at(-1) ?? "");
-    this.place.replaceChildren(...nodes);
-    this.text = this.place.textContent;
-    this.words.forEach(({ button }, index) => { button.tabIndex = index ? -1 : 0; });
+    if (this.correction) {
+      this.drawEdits(nodes);
+    } else {
+      this.place.replaceChildren(...nodes);
+      this.text = this.place.dataset.text = this.place.textContent;
+    }
+    this.words.forEach((entry, index) => {
+      entry.index = index;
+      entry.button.tabIndex = index ? -1 : 0;
+    });
   }
 
   drawSentence(sentence, number) {
@@ -55,7 +61,7 @@ export class Output {
       if (!place) return;
       nodes.push(sentence.text.slice(position, place[0]));
       position = place[1];
-      nodes.push(this.drawWord({ sentence, number, offset, places, word: sentence.words[index], start: place[0] }));
+      nodes.push(this.drawWord({ sentence, number, model: this.model, offset, places, word: sentence.words[index], start: place[0] }));
     });
     nodes.push(sentence.text.slice(position));
     return nodes;
@@ -63,7 +69,7 @@ export class Output {
 
   drawWord(entry) {
     const button = entry.button = document.createElement("button");
-    entry.index = this.words.push(entry) - 1;
+    this.words.push(entry);
     const probability = Math.min(...entry.sentence.probabilities.slice(...entry.word.tokens));
     Object.assign(button, { type: "button", className: "word", textContent: entry.word.text });
     button.title = `probability ${probability.toFixed(2)}`;
@@ -113,26 +119,34 @@ export class Output {
     other.words.forEach(({ button }, index) => button.classList.toggle("differs", !kept.has(index)));
   }
 
-  // A correction, as edits to accept or reject; until then an edit counts as accepted.
-  showEdits(source, corrected) {
-    this.words = [];
-    this.parts = edits(source, corrected);
-    this.place.replaceChildren(...this.parts.map((part, index) => ("kept" in part ? part.kept : this.drawEdit(part, index))));
+  // Words and the text between them, cut where edits begin and end; until it is settled an edit counts as accepted.
+  drawEdits(nodes) {
+    const text = nodes.map((node) => node.textContent ?? node).join("");
+    const cut = cutter(nodes);
+    this.parts = edits(this.source, text);
+    this.place.replaceChildren(...this.parts.flatMap((part) =>
+      ("kept" in part ? cut(part.kept.length) : [this.drawEdit(part, cut(part.after.length))])));
+    this.words = this.words.filter(({ button }) => button.isConnected);
     this.update();
   }
 
-  drawEdit(part) {
-    const make = (name, text) => Object.assign(document.createElement(name), { textContent: text });
+  drawEdit(part, written) {
+    const make = (name, content) => {
+      const made = document.createElement(name);
+      made.append(...content);
+      return made;
+    };
     const box = part.box = document.createElement("span");
     box.className = "edit";
     box.setAttribute("role", "group");
-    box.setAttribute("aria-label", `Edit: “${part.before.trim()}” becomes “${part.after.trim()}”`);
-    if (part.before) box.append(make("del", part.before));
-    if (part.after) box.append(make("ins", part.after));
+    box.setAttribute("aria-label", describeEdit(part.before.trim(), part.after.trim()));
+    if (part.before) box.append(make("del", [part.before]));
+    if (part.after) box.append(make("ins", written));
     for (const [sign, label, wanted] of [["✓", "Accept", "accepted"], ["✗", "Reject", "rejected"]]) {
-      const button = make("button", sign);
+      const button = make("button", [sign]);
       Object.assign(button, { type: "button", className: wanted, title: label });
       button.setAttribute("aria-label", `${label} this edit`);
+      button.setAttribute("aria-pressed", "false");
       button.addEventListener("click", () => this.settle(part, wanted));
       box.append(button);
     }
@@ -153,9 +167,33 @@ export class Output {
     for (const part of this.parts) if (part.box && part.state !== wanted) this.settle(part, wanted);
   }
 
+  get edits() {
+    return this.parts.filter((part) => part.box).length;
+  }
+
   update() {
     this.text = this.parts.map((part) =>
       ("kept" in part ? part.kept : part.state === "rejected" ? part.before : part.after)).join("");
     this.place.dataset.text = this.text;
   }
+}
+
+function describeEdit(before, after) {
+  if (!before) return `Edit: “${after}” is inserted`;
+  return after ? `Edit: “${before}” becomes “${after}”` : `Edit: “${before}” is deleted`;
+}
+
+// A function that takes the next characters of a list of texts and words; a word that is cut becomes text.
+function cutter(nodes) {
+  const left = [...nodes];
+  return (count) => {
+    const taken = [];
+    while (count > 0 && left.length) {
+      const node = left.shift(), text = node.textContent ?? node;
+      if (text.length > count) left.unshift(text.slice(count));
+      taken.push(text.length > count ? text.slice(0, count) : node);
+      count -= text.length;
+    }
+    return taken;
+  };
 }
