@@ -251,3 +251,10 @@ def test_a_model_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert run_lamina("serve").stderr == "lamina: RUN is missing. Example: lamina serve runs/first\n"
     assert run_lamina("serve", tmp_path, "--rate", "many").returncode == 2
     assert run_lamina("serve", tmp_path, "--api-keys", tmp_path / "keys").returncode == 3
+
+
+def test_a_port_in_use_is_an_error(server: Running, models: dict[str, Path]) -> None:
+    port = server.url.rpartition(":")[2]
+    reason = "address already in use. Choose another --host or --port."
+    expected = f"lamina: Cannot listen on 127.0.0.1:{port}: {reason}\n"
+    assert run_lamina("serve", models["fix"], "--port", port) == (2, "", expected)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
 
+from lamina.errors import UsageError
 from lamina.serving.app import make_app
 from lamina.serving.connections import BoundedProtocol
 from lamina.serving.guard import Guard
@@ -21,6 +24,8 @@ from lamina.serving.options import LOOPBACK, ServeOptions
 from lamina.serving.scheduler import Scheduler
 from lamina.serving.service import Service
 from lamina.serving.workers import LoadingError, Supervisor
+
+BACKLOG = 1024  # connections that wait to be accepted
 
 log = logging.getLogger("lamina.serve")
 
@@ -37,6 +42,7 @@ class QuietServer(uvicorn.Server):
 def run_server(options: ServeOptions) -> None:
     """Serve until SIGTERM or Ctrl-C; models that cannot be loaded end it with their error."""
     keys = None if options.api_keys is None else KeyRing.read(options.api_keys)
+    listener = listen(options.host, options.port)
     set_up_logging()
     if options.host not in LOOPBACK:
         log.warning(
@@ -44,10 +50,20 @@ def run_server(options: ServeOptions) -> None:
             options.host,
             "" if keys else " without a key (--api-keys)",
         )
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        failure = runner.run(serve(options, keys))
+    with listener, asyncio.Runner(loop_factory=loop_factory()) as runner:
+        failure = runner.run(serve(options, keys, listener))
     if failure is not None:
         raise failure
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket of the server."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if (error.errno or 0) > 0 else error.strerror  # of a name, by itself
+        raise UsageError(f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port.") from None
 
 
 def loop_factory() -> Any:
@@ -69,7 +85,7 @@ def set_up_logging() -> None:
         logger.setLevel(level)
 
 
-async def serve(options: ServeOptions, keys: KeyRing | None) -> LoadingError | None:
+async def serve(options: ServeOptions, keys: KeyRing | None, listener: socket.socket) -> LoadingError | None:
     """The server's whole life; the error if its models could not be loaded at first."""
     metrics = Metrics()
     scheduler = Scheduler(options.queue, metrics)
@@ -77,9 +93,9 @@ async def serve(options: ServeOptions, keys: KeyRing | None) -> LoadingError | N
     guard = Guard(make_app(Service(options, scheduler, supervisor)), options, metrics, keys)
     server = QuietServer(
         uvicorn.Config(
-            guard, host=options.host, port=options.port, http=BoundedProtocol, ws="none", lifespan="off",
+            guard, http=BoundedProtocol, ws="none", lifespan="off",
             log_config=None, access_log=False, server_header=False, date_header=False, proxy_headers=False,
-            timeout_keep_alive=75, timeout_graceful_shutdown=int(options.timeout) + 5, backlog=1024,
+            timeout_keep_alive=75, timeout_graceful_shutdown=int(options.timeout) + 5, backlog=BACKLOG,
         )
     )  # fmt: skip
     loop = asyncio.get_running_loop()
@@ -117,7 +133,7 @@ async def serve(options: ServeOptions, keys: KeyRing | None) -> LoadingError | N
     begin(load)
     announcement = asyncio.create_task(announce(server, options))
     try:
-        await server.serve()
+        await server.serve([listener])
     finally:
         for task in (announcement, *tasks):
             task.cancel()
