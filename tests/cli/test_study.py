@@ -11,12 +11,14 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
+import yaml
 
 from lamina.recipe.loader import load_recipe
 from lamina.recipe.shipped import find_recipe
 from lamina.study.study import plan, read_study
 from support import run_lamina
 
+STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
 STUDY = """\
 name: small
 data: {data}/data
@@ -32,10 +34,16 @@ set: {{train.warmup: 4, train.save_every: 4, train.gradients_every: 2}}
 
 
 @pytest.fixture
-def study(data: Path, tmp_path: Path) -> Path:
+def few(data: Path) -> tuple[Path, Path]:
+    """Six pairs to translate."""
     for language in ("en", "de"):
         lines = (data / f"valid.{language}").read_text().splitlines()[:6]
         (data / f"few.{language}").write_text("".join(f"{line}\n" for line in lines))
+    return data / "few.en", data / "few.de"
+
+
+@pytest.fixture
+def study(data: Path, few: tuple[Path, Path], tmp_path: Path) -> Path:
     (tmp_path / "recipe.yaml").write_text((data / "recipe.yaml").read_text())
     path = tmp_path / "study.yaml"
     path.write_text(STUDY.format(data=data))
@@ -79,6 +87,7 @@ def test_a_study_killed_and_started_again(study: Path, tmp_path: Path) -> None:
         ("seeds: [1, 2]", "seed: 3", "{study}: seed: not an option. Did you mean `seeds`?"),
         ("baseline: plain", "baseline: plan", "{study}: baseline: must be one of plain, fused, but is plan instead."),
         ("name: small", "", "{study}: name: must be given."),
+        ("test: [", "references: [a]\ntest: {a: [a, b], b: [a, b]} #", "{study}: references: need a single test set"),
         ("name: small", "name: [", "{study}: not YAML"),
     ],
 )
@@ -97,9 +106,7 @@ def test_a_recipe_that_is_nowhere(study: Path, tmp_path: Path) -> None:
     assert "no-such-recipe: neither a file nor a shipped recipe." in result.stderr
 
 
-@pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parents[2] / "studies").glob("*.yaml")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_shipped_studies_name_shipped_recipes_that_load(path: Path) -> None:
     study = read_study(path)
     assert len(study.systems) > 1
@@ -107,3 +114,25 @@ def test_shipped_studies_name_shipped_recipes_that_load(path: Path) -> None:
         overrides = [*training.overrides, f"train.max_steps={training.steps}"]
         recipe = load_recipe(find_recipe(Path(training.recipe)), overrides, (10_000, 10_000), True)
         assert recipe.train.seed in study.seeds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [each for each in STUDIES if "multi30k" in each.stem], ids=lambda path: path.stem)
+def test_shipped_studies_run_for_two_steps(path: Path, data: Path, few: tuple[Path, Path], tmp_path: Path) -> None:
+    """As shipped, but tiny: every training, average, score and page of every study for a CPU."""
+    content = yaml.safe_load(path.read_text())
+    tests = content["test"]
+    content |= {"data": str(data / "data"), "steps": 2, "seeds": content["seeds"][:2]}
+    pair = [str(each) for each in few]
+    content["test"] = dict.fromkeys(tests, pair) if isinstance(tests, dict) else pair
+    small = {"model.d_model": 8, "model.ffn_size": 8, "model.heads": 2, "train.batch_tokens": 256}
+    content["set"] = content.get("set", {}) | small | {"train.save_every": 1, "train.validate_every": 2}
+    content["average"] = content.get("average") and 2
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    result = run_lamina("study", tmp_path / "study.yaml", "--out", tmp_path / "out", "--jobs", "2", "--quiet")
+    assert result.returncode == 0, result.stderr
+    found = json.loads((tmp_path / "out" / "study.json").read_text())
+    assert {row["system"] for row in found["systems"]} == set(content["systems"])
+    assert {row["system"] for row in found["costs"]} == set(content["systems"])
+    tested = len(tests) if isinstance(tests, dict) else 1
+    assert len(found["systems"]) == len(content["systems"]) * tested * len(content.get("metrics", ["bleu"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ from sacrebleu.significance import PairedTest
 from lamina.errors import UsageError
 from lamina.scoring.compare import Row, compare_outputs
 from lamina.scoring.metrics import build_metrics
-from lamina.scoring.protocol import Gold, measure
+from lamina.scoring.protocol import Array, Gold, measure
 from lamina.scoring.significance import (
     approximate_randomisation,
     bootstrap_scores,
+    compare_seeds,
     confidence_interval,
     paired_bootstrap,
+    student_t_tails,
 )
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "quickly", "and", "then", "was", "seen"]
@@ -106,3 +109,57 @@ def test_a_single_output_has_an_interval_and_every_output_a_name() -> None:
     assert all(row.difference is None and row.interval.low < row.score < row.interval.high for row in compare(GOOD))
     with pytest.raises(UsageError, match=r"^Every output must have a name, but there are 1 and 2\.$"):
         compare_outputs(["one", "other"], [GOOD], GOLD)
+
+
+class MeanOfNumbers:
+    """A metric whose lines are numbers, so that systems can be simulated."""
+
+    name, signature, higher_is_better = "mean", "", True
+
+    def __init__(self, sentences: int) -> None:
+        self.sentences = sentences
+
+    def statistics(self, hypotheses: Sequence[str]) -> Array:
+        return np.array([[float(line), 1.0] for line in hypotheses])
+
+    def scores(self, sums_SK: Array) -> Array:
+        return sums_SK[:, 0] / sums_SK[:, 1]
+
+    def details(self, sums_K: Array) -> dict[str, float]:
+        return {}
+
+
+def simulate(seed_spread: float, gain: float, draw: np.random.Generator) -> list[list[str]]:
+    """Outputs of one system, 3 seeds on 30 sentences: its mean, a sentence's ease for it, a seed's luck, and noise."""
+    ease = draw.normal(0, 0.5, 30)
+    return [
+        [str(number) for number in gain + ease + draw.normal(0, seed_spread) + draw.normal(0, 1, 30)] for _ in range(3)
+    ]
+
+
+@pytest.mark.parametrize("seed_spread", [0.0, 1.0])
+def test_systems_that_differ_by_chance_are_rarely_significant(seed_spread: float) -> None:
+    """Nothing differs but the seeds: about one p in twenty is below 0.05, however much seeds matter."""
+    draw, metric = np.random.default_rng(1), MeanOfNumbers(30)
+    rejected, rejected_by_sentences = 0, 0
+    for _ in range(60):
+        first, other = simulate(seed_spread, 0, draw), simulate(seed_spread, 0, draw)
+        rejected += compare_seeds(metric, first, {"other": other})["other"] < 0.05
+        rejected_by_sentences += compare_seeds(metric, first[:1], {"other": other[:1]})["other"] < 0.05
+    assert rejected <= 0.12 * 60
+    if seed_spread == 1.0:
+        assert rejected_by_sentences > 0.5 * 60  # a test that ignores seeds mistakes their luck for a difference
+
+
+def test_a_difference_beyond_seeds_and_sentences_is_significant() -> None:
+    draw, metric = np.random.default_rng(2), MeanOfNumbers(30)
+    plain, fused, equal = (simulate(0.2, gain, draw) for gain in (0, 2, 0))
+    found = compare_seeds(metric, plain, {"fused": fused, "equal": equal, "itself": plain})
+    assert found["fused"] < 0.01 < 0.05 < found["equal"] < found["itself"]
+    assert found["itself"] == pytest.approx(1)
+
+
+def test_student_t_has_its_published_quantiles() -> None:
+    for t, freedom in [(12.706, 1), (4.303, 2), (2.776, 4), (2.228, 10), (1.962, 1000)]:
+        assert student_t_tails(t, freedom) == pytest.approx(0.05, abs=2e-4)
+    assert student_t_tails(0.0, 3) == 1

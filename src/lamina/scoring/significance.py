@@ -8,12 +8,23 @@ of the two corpus scores, s a resampled one; the 1 added on both sides keeps p a
 - Approximate randomisation (Riezler & Maxwell 2005): exchange the two outputs of each sentence with probability ½.
   p = (1 + #{|Δ_s| ≥ |Δ|}) / (1 + S).
 
+A system trained with several seeds has two sources of chance, seeds and sentences. `seeds_and_sentences` is Welch's
+t-test over seeds with one more term: the variance that all seeds share because they are scored on the same sentences.
+
+    Var(Δ) = s²_A / R_A + s²_B / R_B + max(0, Var_bootstrap(Δ) − I_A − I_B)
+
+s² is the variance between the R seeds. The bootstrap variance of Δ (over sentences; a system's score is its mean over
+seeds) contains the interaction I of seeds and sentences, which s² contains too, so it is subtracted once. The degrees
+of freedom are Satterthwaite's.
+
 Confidence intervals are the 2.5 and 97.5 percentiles of an output's bootstrap scores.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -73,18 +84,71 @@ def compare_seeds(
 ) -> dict[str, float]:
     """p of each system's difference from the baseline, where a system has one output for each of its seeds.
 
-    Sentences are resampled, the same for all outputs; a system's score is the mean over its outputs. More seeds make
-    that mean more stable, but do not count as more sentences.
+    With several seeds, p is about other seeds and other sentences (`seeds_and_sentences`). With one seed it can only be
+    about other sentences: a paired bootstrap.
     """
+    base = SeedScores.of(metric, baseline, seed)
+    found = {}
+    for name, outputs in others.items():
+        other = SeedScores.of(metric, outputs, seed)
+        if min(len(base.scores_R), len(other.scores_R)) > 1:
+            found[name] = seeds_and_sentences(base, other, metric.sentences)
+        else:
+            means_S = base.resampled_SR.mean(axis=1), other.resampled_SR.mean(axis=1)
+            found[name] = paired_bootstrap(other.mean - base.mean, *means_S)
+    return found
 
-    def mean_scores(outputs: Sequence[Sequence[str]]) -> tuple[float, Array]:
+
+@dataclass(frozen=True)
+class SeedScores:
+    """The scores of one system trained with R seeds: on the test set, and on each of S resampled test sets."""
+
+    scores_R: Array
+    resampled_SR: Array
+
+    @classmethod
+    def of(cls, metric: Metric, outputs: Sequence[Sequence[str]], seed: int) -> SeedScores:
+        """Equal seeds of the bootstrap resample the same sentences for every system."""
         statistics = [measure(metric, output) for output in outputs]
-        scores = np.mean([metric.scores(each_NK.sum(axis=0)[None])[0] for each_NK in statistics])
-        return float(scores), np.mean([bootstrap_scores(metric, each_NK, seed=seed) for each_NK in statistics], axis=0)
+        scores_R = metric.scores(np.stack([each_NK.sum(axis=0) for each_NK in statistics]))
+        return cls(scores_R, np.stack([bootstrap_scores(metric, each_NK, seed=seed) for each_NK in statistics], axis=1))
 
-    base, base_S = mean_scores(baseline)
-    found = {name: mean_scores(outputs) for name, outputs in others.items()}
-    return {name: paired_bootstrap(score - base, base_S, own_S) for name, (score, own_S) in found.items()}
+    @property
+    def mean(self) -> float:
+        return float(self.scores_R.mean())
+
+    @property
+    def variance(self) -> float:
+        """Of the mean over seeds, on this test set."""
+        return float(self.scores_R.var(ddof=1)) / len(self.scores_R)
+
+    @property
+    def interaction(self) -> float:
+        """The part of `variance` that other sentences would change: seeds rank differently on different sentences."""
+        seeds = len(self.scores_R)
+        deviations_SR = self.resampled_SR - self.resampled_SR.mean(axis=1, keepdims=True)
+        return float(deviations_SR.var(axis=0, ddof=1).mean()) / (seeds - 1)
+
+
+def seeds_and_sentences(baseline: SeedScores, other: SeedScores, sentences: int) -> float:
+    """p of a difference of means, as other seeds and other sentences might have changed it."""
+    resampled_S = other.resampled_SR.mean(axis=1) - baseline.resampled_SR.mean(axis=1)
+    shared = max(0.0, float(resampled_S.var(ddof=1)) - baseline.interaction - other.interaction)
+    variance = baseline.variance + other.variance + shared
+    difference = other.mean - baseline.mean
+    if variance == 0:
+        return 1.0 if difference == 0 else 0.0
+    uncertainty = sum(each.variance**2 / (len(each.scores_R) - 1) for each in (baseline, other))
+    freedom = variance**2 / (uncertainty + shared**2 / max(1, sentences - 1))
+    return student_t_tails(difference / math.sqrt(variance), freedom)
+
+
+def student_t_tails(t: float, freedom: float) -> float:
+    """P(|T| ≥ |t|) of Student's t: with T = √ν tan θ the density of θ is proportional to cos^(ν−1) θ."""
+    angles = np.linspace(0, math.pi / 2, 20_001)
+    density = np.cos(angles) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return float(1 - np.interp(math.atan(abs(t) / math.sqrt(freedom)), angles, below / below[-1]))
 
 
 def approximate_randomisation(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Annotated, Any
 
 import yaml
@@ -20,7 +19,6 @@ from lamina.analysis.sections import Outputs, curve_section, example_section
 from lamina.base.cluster import Cluster
 from lamina.base.files import digest, write_file
 from lamina.base.problems import describe
-from lamina.base.reading import read_json
 from lamina.base.settings import Settings
 from lamina.base.yaml_files import read_yaml
 from lamina.corpus.prepared import META, PreparedData
@@ -28,12 +26,19 @@ from lamina.errors import LaminaError, UsageError
 from lamina.recipe.loader import dump_recipe, load_recipe_for
 from lamina.recipe.schema import Name
 from lamina.scoring.files import read_test_set
-from lamina.scoring.metrics import build_metrics, names_to_compare
-from lamina.scoring.protocol import Gold, score
-from lamina.scoring.significance import compare_seeds
+from lamina.scoring.metrics import names_to_compare
 from lamina.store.metrics import read_records
 from lamina.study.launch import Show, Training, train_all, train_on_cluster
-from lamina.translation import load
+from lamina.study.results import (
+    COSTS,
+    COSTS_NOTE,
+    RunResult,
+    TestSet,
+    compare_systems,
+    costs_of,
+    evaluate,
+    flat_scores,
+)
 
 SHOWN = 6
 TITLES = {"bleu": "BLEU"}
@@ -53,26 +58,21 @@ class Study(Settings):
 
     name: Name
     data: Path
-    test: tuple[Path, Path]  # for m2 the second is the .m2 file
-    references: tuple[Path, ...] = ()  # further ones
+    test: tuple[Path, Path] | dict[Name, tuple[Path, Path]]  # one, or several by name; for m2 the second is an .m2 file
+    references: tuple[Path, ...] = ()  # further ones, for a single test set
     metrics: tuple[str, ...] = ("bleu",)  # the table's; the first ranks
     steps: PositiveInt  # updates of every run
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1,)
     baseline: str  # the system that the others are compared with
     systems: Annotated[dict[Name, Entry], Field(min_length=1)]
     set: dict[str, Any] = Field(default_factory=dict)  # changed in every recipe
+    average: PositiveInt | None = None  # evaluate the average of the last K checkpoints instead of the best one
     degradation: bool = False  # also decode training pairs, for systems of several depths
 
-
-@dataclass(frozen=True)
-class RunResult:
-    """What one run wrote, and its score."""
-
-    system: str
-    seed: int
-    run: Path
-    output: list[str]
-    scores: dict[str, float]  # by metric
+    @property
+    def tests(self) -> dict[str, tuple[Path, Path]]:
+        """By name; a single test set has none."""
+        return dict(self.test) if isinstance(self.test, dict) else {"": self.test}
 
 
 def read_study(path: Path) -> Study:
@@ -91,6 +91,10 @@ def read_study(path: Path) -> Study:
         raise UsageError("\n".join(f"{path}: {problem}" for problem in describe(error, Study, content))) from error
     if len(set(study.seeds)) < len(study.seeds):
         raise UsageError(f"{path}: seeds: must all differ, but are {', '.join(map(str, study.seeds))} instead.")
+    if study.references and len(study.tests) > 1:
+        raise UsageError(
+            f"{path}: references: need a single test set, but there are {len(study.tests)}."
+        )
     study = study.model_copy(update={"metrics": tuple(names_to_compare(study.metrics))})
     if study.baseline not in study.systems:
         raise UsageError(
@@ -134,9 +138,8 @@ def run_study(
     options: dict[str, Any] | None = None,
 ) -> Finding:
     """Train what is missing, evaluate, and write the table and the page; resumable at any moment."""
-    sources, gold = read_test_set(study.test, study.references, m2="m2" in study.metrics)  # before any training
     data = PreparedData(study.data)
-    gold = replace(gold, language=data.text.target.language)
+    tests = {name: read_test(study, pair, data) for name, pair in study.tests.items()}  # before any training
     trainings = plan(study, place, out, threads)
     marks = {training.name: fingerprint(training, data) for training in trainings}
     missing = [training for training in trainings if not is_done(training, marks[training.name])]
@@ -149,13 +152,19 @@ def run_study(
         train_on_cluster(marked, out, cluster, options or {}, at_once, show)
     systems = [system for system in study.systems for _ in study.seeds]
     results = [
-        evaluate(training, system, sources, gold, study.metrics)
-        for training, system in zip(trainings, systems, strict=True)
+        evaluate(training.run, system, seed, tests, study.metrics, study.average)
+        for training, system, seed in zip(trainings, systems, study.seeds * len(study.systems), strict=True)
     ]
-    finding = summarise(study, results, gold)
+    finding = summarise(study, results, tests)
     finding.write(out)
-    write_page(study, results, finding, sources, gold, out)
+    write_page(study, results, finding, tests, out)
     return finding
+
+
+def read_test(study: Study, pair: tuple[Path, Path], data: PreparedData) -> TestSet:
+    """Sources and references, tokenised for BLEU as the data's target language is."""
+    sources, gold = read_test_set(pair, study.references, m2="m2" in study.metrics)
+    return TestSet(sources, replace(gold, language=data.text.target.language))
 
 
 def done_mark(training: Training) -> Path:
@@ -183,75 +192,41 @@ def is_done(training: Training, mark: str) -> bool:
     return True
 
 
-def evaluate(training: Training, system: str, sources: Sequence[str], gold: Gold, metrics: Sequence[str]) -> RunResult:
-    """Translate the test set, unless that was done with these weights before."""
-    weights = digest(training.run / "model" / "model.safetensors")
-    place = training.run / "study-output.json"
-    known = read_json(place) if place.is_file() else {}
-    if known.get("weights") != weights or known.get("sources") != list(sources):
-        output = [each.text for each in load(training.run).translate(sources)]
-        known = {"weights": weights, "sources": list(sources), "output": output}
-        write_file(place, json.dumps(known, ensure_ascii=False))
-    found = {metric.name: score(metric, known["output"]).score for metric in build_metrics(metrics, gold)}
-    return RunResult(system, int(training.name.rpartition("-")[2]), training.run, known["output"], found)
-
-
-def summarise(study: Study, results: Sequence[RunResult], gold: Gold) -> Finding:
-    """Mean and spread over seeds; significance of the difference of means over resampled sentences."""
-    order = [study.baseline, *(system for system in study.systems if system != study.baseline)]
-    by_system = {system: [result for result in results if result.system == system] for system in order}
-    outputs = {system: [result.output for result in each] for system, each in by_system.items()}
-    others = {name: outputs[name] for name in order[1:]}
-    p = {
-        (metric.name, system): chance
-        for metric in build_metrics(study.metrics, gold)
-        for system, chance in compare_seeds(metric, outputs[study.baseline], others).items()
-    }
-    rows = [
-        (*(() if len(study.metrics) == 1 else (metric,)), *summarise_system(system, metric, by_system, study, p))
-        for metric in study.metrics
-        for system in by_system
-    ]
-    if len(study.metrics) == 1:
-        title = TITLES.get(study.metrics[0], study.metrics[0])
-        head: tuple[str, ...] = ("system", "seeds", f"{title}, mean", "standard deviation", "difference", "p")
-    else:
-        head = ("metric", "system", "seeds", "mean", "standard deviation", "difference", "p")
+def summarise(study: Study, results: Sequence[RunResult], tests: Mapping[str, TestSet]) -> Finding:
+    """Mean and spread over seeds; significance over seeds and sentences; what each system costs."""
+    rows = compare_systems(results, study.baseline, tests, study.metrics)
+    named = {"test": len(tests) > 1, "metric": len(study.metrics) > 1}
+    title = "mean" if named["metric"] else f"{TITLES.get(study.metrics[0], study.metrics[0])}, mean"
+    shown = [column for column in ("test", "metric") if named[column]]
+    head = (*shown, "system", "seeds", title, "standard deviation", "difference", "p")
+    cells = [(*(getattr(row, column) for column in shown), *row.cells()) for row in rows]
+    costs = [dict(zip(COSTS, each, strict=True)) for each in costs_of(results)]
     data = {
         "study": study.model_dump(mode="json"),
-        "systems": [dict(zip(head, row, strict=True)) for row in rows],
-        "runs": [{"system": each.system, "seed": each.seed, "run": str(each.run), **each.scores} for each in results],
+        "systems": [dict(zip(head, row, strict=True)) for row in cells],
+        "costs": costs,
+        "runs": [
+            {"system": each.system, "seed": each.seed, "run": str(each.run), **flat_scores(each)} for each in results
+        ],
     }
-    reading = (
-        f"{study.steps:,} updates of every run; difference and p are against {study.baseline}. p is from a paired "
-        "bootstrap over test sentences, a system's score being the mean over its seeds; it says nothing of other seeds."
+    tested = (
+        "It is a t-test over seeds and test sentences together."
+        if len(study.seeds) > 1
+        else "With one seed it is a paired bootstrap over test sentences, and another seed may give another result."
     )
-    return Finding("study", study.name, reading, [], head, rows, data)
-
-
-def summarise_system(
-    system: str,
-    metric: str,
-    by_system: dict[str, list[RunResult]],
-    study: Study,
-    p: dict[tuple[str, str], float],
-) -> tuple[Any, ...]:
-    """One row: seeds, mean, spread, the difference to the baseline and its p."""
-    scores = [result.scores[metric] for result in by_system[system]]
-    base = fmean(result.scores[metric] for result in by_system[study.baseline])
-    mean, spread = fmean(scores), round(stdev(scores), 2) if len(scores) > 1 else ""
-    chance = p.get((metric, system))
-    found = "" if chance is None else round(chance, 4)
-    return system, len(scores), round(mean, 2), spread, round(mean - base, 2), found
+    averaged = f", the average of the last {study.average} checkpoints" if study.average else ""
+    reading = f"{study.steps:,} updates of every run{averaged}; difference and p are against {study.baseline}. {tested}"
+    return Finding("study", study.name, reading, [], head, cells, data)
 
 
 def write_page(
-    study: Study, results: Sequence[RunResult], finding: Finding, sources: list[str], gold: Gold, out: Path
+    study: Study, results: Sequence[RunResult], finding: Finding, tests: Mapping[str, TestSet], out: Path
 ) -> None:
-    """`report.html`: the table, curves of the first seed, gradients, depth if asked, and examples."""
+    """`report.html`: the tables, curves of the first seed, gradients, depth if asked, and examples."""
     first = [result for result in results if result.seed == study.seeds[0]]
     runs = [result.run for result in first]
     parts = [paragraph(finding.reading), table(finding.head, finding.texts(finding.rows))]
+    parts.append(section("Costs", paragraph(COSTS_NOTE, "soft"), table(COSTS, finding.texts(costs_of(results)))))
     parts.append(curve_section({result.system: read_records(result.run) for result in first}))
     attempts: list[Callable[[], Finding]] = [lambda: analyze_gradients(runs)]
     if study.degradation:
@@ -263,7 +238,8 @@ def write_page(
             parts.append(found.as_section())
         except LaminaError as error:
             parts.append(section("Left out", paragraph(str(error), "soft")))
-    if gold.source is not None:
-        references = [*gold.references[0]]
-        parts.append(example_section(Outputs(sources, references, {each.system: each.output for each in first}), SHOWN))
+    name, test = next(iter(tests.items()))
+    if test.gold.source is not None:
+        outputs = {each.system: each.outputs[name] for each in first}
+        parts.append(example_section(Outputs(test.sources, [*test.gold.references[0]], outputs), SHOWN))
     write_file(out / "report.html", page(study.name, parts))

@@ -1,0 +1,138 @@
+"""What the runs of a study achieved: outputs, scores, significance and costs."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
+
+from safetensors import safe_open
+
+from lamina.analysis.finding import Cell
+from lamina.base.files import digest, write_file
+from lamina.base.reading import read_json
+from lamina.scoring.metrics import build_metrics
+from lamina.scoring.protocol import Gold, score
+from lamina.scoring.significance import compare_seeds
+from lamina.store.metrics import read_records
+from lamina.training.averaging import average
+from lamina.translation import load
+
+COSTS = ("system", "parameters", "training tokens/s", "decoded sentences/s")
+COSTS_NOTE = "Medians over seeds. Speeds depend on what else the machine was doing."
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """What to translate, and what to measure it against."""
+
+    sources: list[str]
+    gold: Gold
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What one run wrote for each test set, its scores and its costs."""
+
+    system: str
+    seed: int
+    run: Path
+    outputs: dict[str, list[str]]  # by test set
+    scores: dict[tuple[str, str], float]  # by test set and metric
+    parameters: int
+    decoding_speed: float  # sentences per second
+
+
+@dataclass(frozen=True)
+class SystemRow:
+    """One system on one test set by one metric: its seeds, and the difference from the baseline."""
+
+    test: str
+    metric: str
+    system: str
+    scores: Sequence[float]
+    difference: float
+    p: float | None
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Seeds, mean, standard deviation, difference and p."""
+        spread = round(stdev(self.scores), 2) if len(self.scores) > 1 else ""
+        p = "" if self.p is None else round(self.p, 4)
+        return self.system, len(self.scores), round(fmean(self.scores), 2), spread, round(self.difference, 2), p
+
+
+def evaluate(
+    run: Path, system: str, seed: int, tests: Mapping[str, TestSet], metrics: Sequence[str], last: int | None
+) -> RunResult:
+    """Translate the test sets, unless that was done with these weights before; `last` checkpoints are averaged."""
+    model = run / "model" if last is None else average(run, last=last)[0]
+    weights = model / "model.safetensors"
+    place, state = run / "study-output.json", digest(weights)
+    known: dict[str, Any] = read_json(place) if place.is_file() else {}
+    if known.get("weights") != state or known.get("sources") != {name: test.sources for name, test in tests.items()}:
+        known = {"weights": state, "sources": {name: test.sources for name, test in tests.items()}}
+        translator = load(model)
+        started = time.monotonic()
+        known["outputs"] = {
+            name: [each.text for each in translator.translate(test.sources)] for name, test in tests.items()
+        }
+        sentences = sum(len(test.sources) for test in tests.values())
+        known["sentences_per_second"] = round(sentences / (time.monotonic() - started), 1)
+        write_file(place, json.dumps(known, ensure_ascii=False))
+    scores = {
+        (name, metric.name): score(metric, known["outputs"][name]).score
+        for name, test in tests.items()
+        for metric in build_metrics(metrics, test.gold)
+    }
+    return RunResult(
+        system, seed, run, known["outputs"], scores, count_parameters(weights), known["sentences_per_second"]
+    )
+
+
+def count_parameters(weights: Path) -> int:
+    """From the header of a safetensors file, where tied matrices are stored once."""
+    with safe_open(weights, "np") as file:
+        shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    return sum(math.prod(shape) for shape in shapes)
+
+
+def compare_systems(
+    results: Sequence[RunResult], baseline: str, tests: Mapping[str, TestSet], metrics: Sequence[str]
+) -> list[SystemRow]:
+    """A row per test set, metric and system, the baseline first."""
+    order = [baseline, *dict.fromkeys(each.system for each in results if each.system != baseline)]
+    by_system = {system: [each for each in results if each.system == system] for system in order}
+    rows = []
+    for name, test in tests.items():
+        outputs = {system: [each.outputs[name] for each in by_system[system]] for system in order}
+        others = {system: outputs[system] for system in order[1:]}
+        for metric in build_metrics(metrics, test.gold):
+            p = compare_seeds(metric, outputs[baseline], others)
+            scores = {system: [each.scores[name, metric.name] for each in by_system[system]] for system in order}
+            base = fmean(scores[baseline])
+            rows += [
+                SystemRow(name, metric.name, system, scores[system], fmean(scores[system]) - base, p.get(system))
+                for system in order
+            ]
+    return rows
+
+
+def costs_of(results: Sequence[RunResult]) -> list[tuple[Cell, ...]]:
+    """What each system costs: the rows below `COSTS`."""
+    rows: list[tuple[Cell, ...]] = []
+    for system in dict.fromkeys(each.system for each in results):
+        own = [each for each in results if each.system == system]
+        speeds = [speed for each in own for _, speed in read_records(each.run).curve("train", "tokens_per_second")]
+        training = round(median(speeds)) if speeds else ""
+        rows.append((system, own[0].parameters, training, round(median(each.decoding_speed for each in own), 1)))
+    return rows
+
+
+def flat_scores(result: RunResult) -> dict[str, float]:
+    """For JSON: `bleu`, or `test_2016 bleu` where there are several test sets."""
+    return {f"{name} {metric}".strip(): value for (name, metric), value in result.scores.items()}
