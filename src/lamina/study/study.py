@@ -92,9 +92,7 @@ def read_study(path: Path) -> Study:
     if len(set(study.seeds)) < len(study.seeds):
         raise UsageError(f"{path}: seeds: must all differ, but are {', '.join(map(str, study.seeds))} instead.")
     if study.references and len(study.tests) > 1:
-        raise UsageError(
-            f"{path}: references: need a single test set, but there are {len(study.tests)}."
-        )
+        raise UsageError(f"{path}: references: need a single test set, but there are {len(study.tests)}.")
     study = study.model_copy(update={"metrics": tuple(names_to_compare(study.metrics))})
     if study.baseline not in study.systems:
         raise UsageError(
