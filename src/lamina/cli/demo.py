@@ -16,14 +16,14 @@ EXAMPLES = 4
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Output folder.")] = Path("demo"),
-    steps: Annotated[int, typer.Option("--steps", min=10, help="Training steps of each model.")] = 900,
+    steps: Annotated[int, typer.Option("--steps", min=10, help="Training steps of each model.")] = 400,
     pairs: Annotated[int, typer.Option("--pairs", min=100, help="Training pairs.")] = 50_000,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only the results.")] = False,
 ) -> None:
     """Prepare, train, translate, score and report on the built-in corpus, in minutes on two cores.
 
-    Trains a plain Transformer and a SurfaceFusion model of the same size on English–German sentences from a grammar,
-    and compares them. Rerun the same command to resume.
+    Trains a plain Transformer and a fused model (MSC with SurfaceFusion's softmax) for the same number of updates on
+    English–German sentences from a grammar, and compares them. Rerun the same command to resume.
 
     [bold]Examples[/bold]
 
@@ -45,7 +45,7 @@ def demo(
     say(f"writing {size.train:,} English–German sentence pairs and preparing them")
     with show_progress(quiet) as progress:
         prepare_corpus(out, size, progress)
-    say(f"training a plain Transformer and a SurfaceFusion model side by side, {size.steps} updates each")
+    say(f"training a plain Transformer and a fused model (MSC + SurfaceFusion) side by side, {size.steps} updates each")
     with show_training(quiet) as show:
         train_side_by_side(out, size, show)
     say(f"translating {size.test} test sentences with both models")

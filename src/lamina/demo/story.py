@@ -20,7 +20,7 @@ from lamina.store.metrics import read_records
 from lamina.study.launch import Show, Training, train_all
 from lamina.version import __version__
 
-SYSTEMS = {"plain": "demo-transformer", "fused": "demo-surface-fusion"}  # a run's name and its recipe's
+SYSTEMS = {"plain": "demo-transformer", "fused": "demo-msc-surface"}  # a run's name and its recipe's
 MARK = "demo.txt"  # the folder is the demo's own
 VOCABULARY = 4000  # a ceiling; the words of the grammar need fewer
 
@@ -32,7 +32,7 @@ class DemoSize:
     train: int = 50_000
     valid: int = 500
     test: int = 500
-    steps: int = 900
+    steps: int = 400
 
 
 def prepare_corpus(out: Path, size: DemoSize, progress: Progress = no_progress) -> None:

@@ -50,10 +50,15 @@ class SoftmaxHead(Head):
     ) -> Loss:
         """Cross-entropy in chunks over tokens."""
         real = RealTokens.of(target_BT, pad_id, importance_BT)
+        features_ND, weight_VD = self.factors(real.take(states.features_BTD))
         total, nll_N = smoothed_cross_entropy(
-            real.take(states.features_BTD), self.weight_VD, real.take(target_BT), smoothing, real.importance_N
+            features_ND, weight_VD, real.take(target_BT), smoothing, real.importance_N
         )
         return Loss(total, real.spread(nll_N), real.count)
+
+    def factors(self, features_ND: Tensor) -> tuple[Tensor, Tensor]:
+        """The two factors of the logits."""
+        return features_ND, self.weight_VD
 
 
 class BiasedSoftmaxHead(SoftmaxHead):
@@ -67,23 +72,7 @@ class BiasedSoftmaxHead(SoftmaxHead):
         """E·x + b for every position."""
         return F.linear(x_BTD, self.weight_VD, self.bias_V)
 
-    def loss(
-        self,
-        states: DecoderStates,
-        memory: Any,
-        target_BT: Tensor,
-        pad_id: int,
-        smoothing: float,
-        importance_BT: Tensor | None = None,
-    ) -> Loss:
+    def factors(self, features_ND: Tensor) -> tuple[Tensor, Tensor]:
         """The bias is one more column of the matrix, whose feature is always 1."""
-        real = RealTokens.of(target_BT, pad_id, importance_BT)
-        features_ND = real.take(states.features_BTD)
-        total, nll_N = smoothed_cross_entropy(
-            torch.cat([features_ND, features_ND.new_ones(len(features_ND), 1)], dim=1),
-            torch.cat([self.weight_VD, self.bias_V[:, None]], dim=1),
-            real.take(target_BT),
-            smoothing,
-            real.importance_N,
-        )
-        return Loss(total, real.spread(nll_N), real.count)
+        ones_N1 = features_ND.new_ones(len(features_ND), 1)
+        return torch.cat([features_ND, ones_N1], dim=1), torch.cat([self.weight_VD, self.bias_V[:, None]], dim=1)
