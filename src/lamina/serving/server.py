@@ -62,7 +62,8 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if (error.errno or 0) > 0 else error.strerror  # of a name, by itself
+        # a name that cannot be resolved has a negative number
+        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
         raise UsageError(f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port.") from None
 
 
