@@ -66,6 +66,8 @@ TRIALS = [
           "--fields acts only with --train-pairs, --valid-pairs or --test-pairs.", text("a")),
     Trial("pretokenized sentencepiece", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --pretokenized "
           "--out {tmp}/o", 2, "--pretokenized acts only with --subwords bpe", text("a")),
+    Trial("lower-case words", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --lowercase --subwords none "
+          "--out {tmp}/o", 2, "--lowercase needs --subwords sentencepiece", text("a")),
     Trial("text-from and langs", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --text-from {run} "
           "--langs en de --out {tmp}/o", 2, "--text-from brings its own text pipeline", text("a")),
     # recipes

@@ -49,6 +49,15 @@ def vocabularies(codes: str | None) -> dict[str, bytes]:
 PIPELINES = pipelines()
 
 
+def test_lowercase() -> None:
+    """The subword model folds case by itself: nothing else has to know."""
+    pieces = learn_sentencepiece(TEXT, 400, lowercase=True)
+    side = make_pipeline("sentencepiece", ("en", "de"), False, {"subwords.model": pieces}).source
+    shout, plain = side.encode(["ZWEI HUNDE rennen ÜBER das grüne Feld .", "zwei hunde rennen über das grüne feld ."])
+    assert shout == plain
+    assert side.decode(shout) == "zwei hunde rennen über das grüne feld ."
+
+
 @pytest.mark.parametrize("name", PIPELINES)
 def test_round_trip(name: str) -> None:
     pipeline = PIPELINES[name]

@@ -55,7 +55,7 @@ def prepare(
         bool, typer.Option("--sentences", help="Keep the source's sentence boundaries (encoder hierarchical).")
     ] = False,
     max_source: Annotated[
-        int | None, typer.Option("--max-source", min=2, help="Truncate sources to so many subwords.")
+        int | None, typer.Option("--max-source", min=2, help="Truncate sources to this many subwords.")
     ] = None,
     vocab_size: Annotated[
         int | None,
@@ -81,6 +81,9 @@ def prepare(
         bool, typer.Option("--separate-vocab", help="Learn a separate vocabulary for each side.")
     ] = False,
     pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is already tokenised (bpe).")] = False,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Lower-case all text (sentencepiece): the subword model folds case.")
+    ] = False,
     text_from: Annotated[
         Path | None,
         typer.Option("--text-from", help="Use the text pipeline of this data folder, run or model (for fine-tuning)."),
@@ -142,6 +145,7 @@ def prepare(
         bpe_codes=bpe_codes,
         separate_vocab=separate_vocab,
         pretokenized=pretokenized,
+        lowercase=lowercase,
         text_from=None if text_from is None else find_text(text_from),
         languages=langs,
         filters=Filters(active, max_characters, max_ratio),

@@ -13,6 +13,7 @@ class ErrorTable:
     sets: tuple[tuple[str, ...], ...] = ()  # words that are taken for each other
     omitted: frozenset[str] = frozenset()  # words that are forgotten or put in where they do not belong
     endings: tuple[tuple[str, ...], ...] = ()  # endings that are taken for each other, longest first
+    sounds: tuple[tuple[str, ...], ...] = ()  # spellings that sound alike
 
 
 ENGLISH = ErrorTable(
@@ -48,7 +49,46 @@ ENGLISH = ErrorTable(
         ("every", "each", "all"),
     ),
     frozenset({"a", "an", "the", "of", "to", "in", "for", "that", "is", "are", "on", ",", "and", "have", "will", "it"}),
-    (("ing", "ed", "s", ""), ("ies", "y"), ("tion", "te"), ("ly", ""), ("er", "est", ""), ("ful", "")),
+    (("ing", "ed", "s", ""), ("ies", "y"), ("tion", "te"), ("ly", ""), ("er", "est"), ("ful", "full")),
+    (
+        ("a", "e", "i", "o", "u"),
+        ("ie", "ei", "i", "e"),
+        ("ea", "ee", "e"),
+        ("ou", "o", "u"),
+        ("ai", "ay", "ei"),
+        ("au", "o"),
+        ("y", "i"),
+        ("c", "k", "s", "ck"),
+        ("sc", "s", "c"),
+        ("ch", "tch", "sh"),
+        ("ph", "f", "gh"),
+        ("kn", "n"),
+        ("wh", "w"),
+        ("gh", "g", ""),
+        ("ght", "t"),
+        ("tion", "sion", "cion"),
+        ("th", "t", "d"),
+        ("v", "b", "w"),
+        ("z", "s"),
+        ("g", "j"),
+        ("qu", "q"),
+        ("ll", "l"),
+        ("ss", "s"),
+        ("mm", "m"),
+        ("nn", "n"),
+        ("pp", "p"),
+        ("rr", "r"),
+        ("tt", "t"),
+        ("cc", "c"),
+        ("dd", "d"),
+        ("ff", "f"),
+        ("le", "el"),
+        ("ence", "ance"),
+        ("ent", "ant"),
+        ("er", "or", "ar"),
+        ("able", "ible"),
+        ("e", ""),
+    ),
 )
 UKRAINIAN = ErrorTable(
     "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя’",
@@ -82,6 +122,23 @@ UKRAINIAN = ErrorTable(
         ("ння", "ня"),
         ("ть", "т"),
         ("ї", "і"),
+    ),
+    (
+        ("и", "і", "е", "ы"),
+        ("ї", "і"),
+        ("є", "е", "э"),
+        ("о", "а"),
+        ("г", "ґ"),
+        ("щ", "шч", "ш"),
+        ("нн", "н"),
+        ("сс", "с"),
+        ("ь", ""),
+        ("’", "", "'"),
+        ("з", "с"),
+        ("дж", "ж"),
+        ("йо", "ьо"),
+        ("у", "в"),
+        ("ться", "тся"),
     ),
 )
 TABLES: dict[str, ErrorTable] = {"en": ENGLISH, "uk": UKRAINIAN}

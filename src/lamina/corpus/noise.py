@@ -133,8 +133,11 @@ class Noise:
         return -1
 
     def misspell(self, words: list[str], at: int, random: Random) -> int:
-        """One letter."""
+        """By sound, if the language has a table of them, or by one letter."""
         word = words[at]
+        if random.random() < 0.6 and (sounded := self.spell_by_sound(word, random)) is not None:
+            words[at] = sounded
+            return 1
         letters = [place for place, letter in enumerate(word) if letter.isalpha()]
         if len(letters) < 3:
             return -1
@@ -150,6 +153,23 @@ class Noise:
         else:
             words[at] = word[: place - 1] + word[place] + word[place - 1] + word[place + 1 :]
         return 1
+
+    def spell_by_sound(self, word: str, random: Random) -> str | None:
+        """The word with a spelling that sounds alike after its first letter; None where none does."""
+        fitting = [
+            (place, sound, other)
+            for sounds in self.table.sounds
+            for sound in sounds
+            if sound
+            for place in range(1, len(word))
+            if word.startswith(sound, place)
+            for other in sounds
+            if other != sound
+        ]
+        if len(word) < 4 or not fitting:
+            return None
+        place, sound, other = random.choice(fitting)
+        return word[:place] + other + word[place + len(sound) :]
 
     def change_ending(self, words: list[str], at: int, random: Random) -> int:
         """An ending for another of its kind."""

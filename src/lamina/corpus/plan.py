@@ -30,6 +30,7 @@ class Plan:
     bpe_codes: Path | None = None
     separate_vocab: bool = False
     pretokenized: bool = False
+    lowercase: bool = False
     text_from: Path | None = None  # a folder with the text pipeline of other data or of a model: nothing is learned
     languages: tuple[str, str] | None = None  # None: from the names of the training files
     filters: Filters = field(default_factory=Filters)
@@ -42,8 +43,15 @@ class Plan:
             raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
         if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
             raise UsageError("--text-from brings its own subwords: omit --vocab-size and --bpe-codes.")
-        if self.text_from is not None and (self.separate_vocab or self.subwords != "sentencepiece" or self.languages):
-            raise UsageError("--text-from brings its own text pipeline: omit --subwords, --separate-vocab and --langs.")
+        own = self.separate_vocab or self.lowercase or self.subwords != "sentencepiece" or self.languages
+        if self.text_from is not None and own:
+            raise UsageError(
+                "--text-from brings its own text pipeline: omit --subwords, --separate-vocab, --lowercase and --langs."
+            )
+        if self.lowercase and self.subwords != "sentencepiece":
+            raise UsageError(
+                f"--lowercase needs --subwords sentencepiece, but it is `{self.subwords}`: lower-case the files instead."
+            )
         if self.pretokenized and self.subwords != "bpe":
             raise UsageError(f"--pretokenized acts only with --subwords bpe, but it is `{self.subwords}`.")
         for split, source in self.splits().items():
@@ -83,6 +91,7 @@ class Plan:
             "bpe_codes": None if self.bpe_codes is None else digest(self.bpe_codes),
             "separate_vocab": self.separate_vocab,
             "pretokenized": self.pretokenized,
+            "lowercase": self.lowercase,
             "text_from": None if self.text_from is None else TextPipeline.load(self.text_from).digests(),
             "languages": list(self.find_languages()),
             "documents": {

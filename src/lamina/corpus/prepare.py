@@ -155,7 +155,7 @@ def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> d
                 yield from (normalise(pair[side]) for side in sides)
 
     def learn(sides: tuple[int, ...]) -> bytes:
-        return run_in_child(lambda: learn_sentencepiece(sample(sides), size, coverage))
+        return run_in_child(lambda: learn_sentencepiece(sample(sides), size, coverage, plan.lowercase))
 
     if plan.separate_vocab:
         return {

@@ -122,8 +122,13 @@ def read_codes(codes: str) -> Any:
     return BPE(io.StringIO(codes), separator=CONTINUED)
 
 
-def learn_sentencepiece(lines: Iterable[str], vocab_size: int, character_coverage: float = 1.0) -> bytes:
-    """A unigram model of at most `vocab_size` pieces; fewer if the text cannot fill them."""
+def learn_sentencepiece(
+    lines: Iterable[str], vocab_size: int, character_coverage: float = 1.0, lowercase: bool = False
+) -> bytes:
+    """A unigram model of at most `vocab_size` pieces; fewer if the text cannot fill them.
+
+    With `lowercase` the model itself folds case (and applies NFKC): every program that encodes with it does the same.
+    """
     from sentencepiece import SentencePieceTrainer
 
     written = io.BytesIO()
@@ -135,7 +140,7 @@ def learn_sentencepiece(lines: Iterable[str], vocab_size: int, character_coverag
             hard_vocab_limit=False,
             byte_fallback=True,
             character_coverage=character_coverage,
-            normalization_rule_name="identity",  # lamina.text.normalise has been there
+            normalization_rule_name="nfkc_cf" if lowercase else "identity",  # lamina.text.normalise did the rest
             max_sentence_length=100_000,
             bos_id=BOS,
             pad_id=PAD,
