@@ -1,7 +1,9 @@
-"""Clean English, tokenised as JFLEG is: python clean_english.py aeslc/train.jsonl multi30k/train.en enja/train.en > clean.txt
+"""Clean English, tokenised as JFLEG is.
 
-Sentences of e-mails, image captions and example sentences. The last are lower-cased, so their words get the case that they
-mostly have in the e-mails.
+python clean_english.py aeslc/train.jsonl multi30k/train.en enja/train.en > clean.txt
+
+Sentences of e-mails, image captions and example sentences. The last are lower-cased, so their words get the case that
+they mostly have in the e-mails.
 """
 
 import json
@@ -9,7 +11,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
+from lamina.base.reading import read_lines
 from lamina.text.sentences import split_sentences
 
 MARKS = re.compile(r"([.,!?;:()\"]|\.{3})(?=\s|$|[\"')])|(?<=\s)([(\"])|^([(\"])")
@@ -31,7 +35,8 @@ def is_clean(words: list[str]) -> bool:
 
 
 def mails(path: str) -> Iterator[list[str]]:
-    for line in open(path, encoding="utf-8"):
+    """Sentences of the bodies."""
+    for line in read_lines(Path(path)):
         for sentence in split_sentences(json.loads(line)["body"]):
             yield tokenise(sentence)
 
@@ -41,16 +46,17 @@ def examples(path: str, cases: Counter[str]) -> Iterator[list[str]]:
     usual: dict[str, str] = {}
     for word, _ in reversed(cases.most_common()):
         usual[word.lower()] = word
-    for line in open(path, encoding="utf-8"):
+    for line in read_lines(Path(path)):
         words = re.sub(r"(\w+)n 't\b", r"\1 n't", line).split()
         words = ["I" if word == "i" else usual.get(word, word) for word in words]
         yield [words[0][:1].upper() + words[0][1:], *words[1:]] if words else []
 
 
 def main(bodies: str, captions: str, sentences: str) -> None:
+    """Print every sentence once."""
     clean = [words for words in mails(bodies) if is_clean(words)]
     cases = Counter(word for words in clean for word in words[1:])
-    clean += [words for words in map(tokenise, open(captions, encoding="utf-8")) if is_clean(words)][::3]
+    clean += [words for words in map(tokenise, read_lines(Path(captions))) if is_clean(words)][::3]
     clean += [words for words in examples(sentences, cases) if is_clean(words)]
     for line in dict.fromkeys(" ".join(words) for words in clean):
         print(line)

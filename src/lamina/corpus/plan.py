@@ -50,7 +50,7 @@ class Plan:
             )
         if self.lowercase and self.subwords != "sentencepiece":
             raise UsageError(
-                f"--lowercase needs --subwords sentencepiece, but it is `{self.subwords}`: lower-case the files instead."
+                f"--lowercase needs --subwords sentencepiece, but it is `{self.subwords}`: lower-case the files."
             )
         if self.pretokenized and self.subwords != "bpe":
             raise UsageError(f"--pretokenized acts only with --subwords bpe, but it is `{self.subwords}`.")
