@@ -11,7 +11,7 @@ help:
 	@echo "make demo       set up .venv, then train, translate, score and report on the built-in corpus"
 	@echo "make test       set up .venv, then lint, types, the site and the fast tests"
 	@echo "make gpu        the GPU tests, on a GPU that is none"
-	@echo "make docs       build the documentation into site/"
+	@echo "make docs       build the documentation into site/; check its links and its spelling"
 	@echo "make test-slow  the long tests"
 	@echo "make test-faults  random kills and damaged files"
 	@echo "make install    set up .venv only"
@@ -40,9 +40,9 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-# The variable silences the theme's notice that its support ends in May 2027.
 docs: $(INSTALLED)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python tools/build_site.py
+	$(BIN)/python tools/spelling.py
 
 unit: $(INSTALLED)
 	$(BIN)/pytest -m "not slow" --numprocesses auto
@@ -65,4 +65,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) site build .mypy_cache .ruff_cache .pytest_cache

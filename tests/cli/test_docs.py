@@ -128,10 +128,10 @@ def test_every_recipe_loads(page: Path, tmp_path: Path) -> None:
 
 @each_page
 def test_every_link_leads_somewhere(page: Path) -> None:
-    """On a checkout too, where generated pages are not; only the front page links to those."""
+    """On a checkout too, where generated pages are not; `tools/build_site.py` checks links to those, and anchors."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         path = target.partition("#")[0]
-        if path and ":" not in path and not (page.name == "index.md" and path.startswith("reference/")):
+        if path and ":" not in path and not re.match(r"(\.\./)*(reference|notebooks)/", path):
             assert (page.parent / path).exists(), target
 
 
@@ -151,6 +151,15 @@ def test_every_key_of_a_recipe_exists(page: Path) -> None:
         for key in path.split("."):
             assert key in place["properties"], path
             place = place["properties"][key]
+
+
+def test_every_message_of_the_error_page_is_one_of_the_code() -> None:
+    """By its constant words, which are the heading that readers search for."""
+    code = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    joined = re.sub(r'"\n\s+f?"', "", code)  # strings over several lines
+    headings = re.findall(r"^### (.+)$", (ROOT / "docs" / "troubleshooting.md").read_text(), flags=re.MULTILINE)
+    assert [each for each in headings if each not in joined] == []
+    assert len(headings) >= 20
 
 
 def test_the_sockets_page_builds() -> None:
@@ -182,6 +191,23 @@ TASKS = {
         "warmup: 100, save_every: 100, validate_every: 100": "warmup: 3, save_every: 3, validate_every: 6",
     },
 }
+
+
+DEEP = {
+    "train=20_000, valid=500, test=500": "train=120, valid=8, test=4",
+    "--vocab-size 4000": "--vocab-size 500",
+    "size: tiny, d_model: 64, ffn_size: 128": "size: tiny, d_model: 16, ffn_size: 32, heads: 2, decoder: {layers: 2}",
+    "encoder: {layers: 24}": "encoder: {layers: 4}",
+    "max_steps: 300, batch_tokens: 1024": "max_steps: 3, batch_tokens: 256",
+    "warmup: 100, save_every: 100, validate_every: 100, gradients_every: 10": "warmup: 1, gradients_every: 1",
+}
+
+
+@pytest.mark.slow
+def test_the_tutorial_of_a_deep_encoder_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_page("tutorial-deep.md", DEEP) == ["prepare", *["train"] * 3, "analyze", "compare", "analyze"]
+    assert (tmp_path / "runs" / "plain" / "analysis" / "gradients.html").is_file()
 
 
 @pytest.mark.parametrize("page", TASKS)

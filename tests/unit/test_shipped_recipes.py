@@ -22,8 +22,9 @@ from lamina.systems.build import count_parameters, resolve
 from lamina.systems.published import SYSTEMS, find_configuration
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "corpora").glob("*.md"))
+PAGES = [ROOT / "docs" / "demo-corpus.md", *sorted((ROOT / "docs" / "corpora").glob("*.md"))]
 PARTS = ["Paper", "Task", "Runs on", "Corpus", "Prepare", "Train", "Evaluate", "Parameters", "Published", "Measured"]
+FENCED = re.compile(r"^```\w+\n.*?^```\n", flags=re.DOTALL | re.MULTILINE)  # code of a language, no commands
 NAMES = shipped_names()
 DROPOUTS = {"dropout": 0.1, "attention_dropout": 0.0}  # the defaults
 
@@ -130,7 +131,8 @@ def test_pages_name_no_recipe_that_does_not_exist() -> None:
 def commands() -> Iterator[tuple[str, str]]:
     """Every `lamina VERB …` of pages and heads, with where it stands."""
     for page in PAGES:
-        for block in re.findall(r"```\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+        text = FENCED.sub("", page.read_text(encoding="utf-8"))
+        for block in re.findall(r"^```\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
             for line in block.replace("\\\n", " ").splitlines():
                 if "lamina " in line:
                     yield page.name, line[line.index("lamina ") :]
