@@ -58,7 +58,7 @@ test-slow: $(INSTALLED)
 
 # 1,000 random kills and 10,000 damaged files: about two hours on two cores.
 test-faults: $(INSTALLED)
-	$(BIN)/python tests/faults/campaign.py --kills 1000 --damaged 10000
+	$(BIN)/python tests/faults/campaign.py --kills 1000 --damaged 10000 --summary build/faults.json
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import typer
 from torch import Tensor
 
 from lamina.cli import main
@@ -36,6 +37,8 @@ from lamina.systems.build import build
 from lamina.systems.published import override, settings
 from lamina.text.pipeline import pipeline_of_words
 from lamina.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
+
+typer.main.get_command = cache(typer.main.get_command)  # which takes longer than most commands
 
 VOCABULARY = 23
 WORDS = Vocabulary((*SPECIALS, *(f"w{n}" for n in range(VOCABULARY - len(SPECIALS)))))

@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 import lamina
 from lamina.base.files import digest
+from lamina.base.reading import read_sealed_json
 from lamina.corpus.prepared import PreparedData
 from lamina.demo.grammar import write_demo
 from lamina.text.subwords import Words, count_vocabulary
@@ -99,7 +100,7 @@ def test_damaged_weights_are_never_used(straight: Path, tmp_path: Path) -> None:
     save_file(
         {name: torch.full_like(each, torch.nan) for name, each in weights.items()}, run / "model" / "model.safetensors"
     )
-    config = json.loads((run / "model" / "config.json").read_text())
+    config = read_sealed_json(run / "model" / "config.json")
     assert "damaged (its SHA-256 differs" in run_lamina("translate", run, stdin="A\n").stderr
     config["sha256"]["model.safetensors"] = digest(run / "model" / "model.safetensors")
     (run / "model" / "config.json").write_text(json.dumps(config))

@@ -1,272 +1,294 @@
 """Random kills and random damage: `python tests/faults/campaign.py --kills 1000 --damaged 10000`.
 
-Every command runs in a copy of this process, which is killed with SIGKILL at a random moment, or is given a file with
-random damage. Afterwards nothing may be lost: a killed command, run again, must end with the same bytes as one that was
-never killed, and every folder must open. A damaged file must give one line and exit code 2 or 3, or change nothing. The
-figures go to stdout as JSON.
-"""
+Every command runs in a copy of this process, which is killed at a random moment, or is given a file with random damage.
+There are three kinds of kills: SIGKILL after a random share of the command's CPU time, SIGKILL before or after a random
+operation on a file, and the kernel's SIGXFSZ in the middle of a write. Afterwards nothing may be lost: a killed
+command, run again, must end with the same bytes as one that was never killed, and what was there opens at every moment.
+A damaged file must give a short message that names it and exit code 2 or 3, or change nothing.
 
-# ruff: noqa: E501
+The figures go to a JSON file; the same command resumes a campaign that was stopped.
+"""
 
 from __future__ import annotations
 
 import argparse
-import gzip
+import gc
 import json
 import os
 import random
+import re
 import shutil
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
-import zstandard
+import typer
+from cases import COMMANDS, READERS, SHORT, STDIN, make_reference
+from child import ForkedProcess, Kill, Outcome, adopt_orphans, run
 
-from lamina.base.files import digest
-from lamina.cli import main
-from lamina.demo.grammar import write_demo
+from lamina.base.files import digest, write_file
+from lamina.engine.compilation import ready_folder
+from lamina.study import launch
 
-RECIPE = """\
-name: tiny
-system: surface-fusion
-model: {size: tiny, d_model: 16, ffn_size: 32, heads: 2, dropout: 0.1, encoder: {layers: 2}, decoder: {layers: 2}}
-train: {max_steps: 24, batch_tokens: 256, lr: 2.0e-3, warmup: 8, save_every: 2, validate_every: 8, log_every: 3}
-"""
-STUDY = "name: s\ndata: data\ntest: [valid.en, valid.de]\nsteps: 9\nbaseline: a\nsystems: {a: {recipe: recipe.yaml}}\n"
-M2 = "S This are a sentence .\nA 1 2|||SVA|||is|||REQUIRED|||-NONE-|||0\n\n"
-SECONDS, MOST_MEMORY = 120, 3 * 2**30  # that a command may take
+MOST_MEMORY = 2 * 2**30
+VALUES = (b"1000000000", b"-1", b"0", b"NaN", b"1e308", b'"x"', b"null", b"[]", b"18446744073709551616")
+MOST_LINES = 12  # of a message: a recipe's problems are told all at once
 
 
-@dataclass
-class Outcome:
-    """How a command ended."""
+class Campaign:
+    """Trials are numbered, and each draws from its own generator: one that failed can be repeated alone."""
 
-    code: int  # negative: the signal
-    said: str
-    memory: int
+    def __init__(self, reference: Path, scratch: Path, seed: int) -> None:
+        self.reference, self.scratch, self.seed = reference, scratch, seed
+        self.wholes: dict[str, Outcome] = {}
+        self.results: dict[str, str] = {}  # digests of what readers give without damage
+        self.counts: Counter[str] = Counter()
+        self.problems: list[str] = []
 
+    def prepare(self) -> None:
+        """The reference, and what every reader makes of undamaged files."""
+        self.wholes = make_reference(self.reference)
+        for name, reader in READERS.items():
+            folder = self.copy(reader.needs)
+            outcome = run(folder, reader.words.split(), STDIN)
+            assert outcome.code == 0, (name, outcome.said)
+            self.results[name] = digest(folder / reader.result)
 
-@dataclass
-class Figures:
-    """What the campaign has counted."""
+    def copy(self, names: tuple[str, ...]) -> Path:
+        """A fresh folder with some of the reference."""
+        folder = self.scratch / "case"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name in dict.fromkeys(names):
+            path = self.reference / name
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / name)
+        return folder
 
-    kills: dict[str, int] = field(default_factory=dict)
-    damaged: dict[str, int] = field(default_factory=dict)
-    refused: int = 0  # damaged files that were refused
-    harmless: int = 0  # damaged files that changed nothing, or are still valid
-    problems: list[str] = field(default_factory=list)
-
-
-def run(folder: Path, *words: str, kill_after: float | None = None, stdin: str = "") -> Outcome:
-    """A command in a copy of this process, which has imported everything already."""
-    log = folder / "log"
-    child = os.fork()
-    if child == 0:
-        os.chdir(folder)
-        (folder / "stdin").write_text(stdin)
-        for number, (name, flags) in enumerate(
-            (("stdin", os.O_RDONLY), ("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
-        ):
-            os.dup2(os.open(name, flags), number)
-        os.dup2(1, 2)
-        sys.argv = ["lamina", *words]
-        code = 70
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    limit = time.monotonic() + (SECONDS if kill_after is None else kill_after)
-    while True:
-        pid, status, usage = os.wait4(child, os.WNOHANG)
-        if pid:
-            break
-        if time.monotonic() > limit:
-            os.kill(child, signal.SIGKILL)
-        time.sleep(0.002)
-    return Outcome(os.waitstatus_to_exitcode(status), log.read_text(errors="replace"), usage.ru_maxrss * 1024)
-
-
-def prepare(folder: Path) -> list[str]:
-    files = [f"{split}.{language}" for split in ("train", "valid") for language in ("en", "de")]
-    return [
-        "prepare",
-        "--train",
-        *files[:2],
-        "--valid",
-        *files[2:],
-        "--vocab-size",
-        "500",
-        "--workers",
-        "1",
-        "--out",
-        "data",
-    ]
-
-
-TRAIN = ["train", "recipe.yaml", "--data", "data", "--out", "run", "--device", "cpu", "--quiet"]
-TRANSLATE = ["translate", "run", "--input", "valid.en", "--output", "out.de", "--force", "--quiet", "--beam", "2"]
-COMMANDS: dict[str, tuple[list[str], list[str]]] = {  # each with the files that must be the same in the end
-    "prepare": (prepare(Path()), ["data/meta.json", "data/train/00000/source.ids", "data/text/subwords.model"]),
-    "train": (TRAIN, ["run/model/model.safetensors", "run/checkpoints/step_000024/model.safetensors"]),
-    "average": (["average", "run", "--last", "3"], ["run/averaged/model.safetensors"]),
-    "translate": (TRANSLATE, ["out.de"]),
-    "study": (
-        ["study", "study.yaml", "--out", "study", "--quiet"],
-        ["study/runs/a-1/model/model.safetensors", "study/study.csv"],
-    ),
-}
-
-
-def make_reference(folder: Path) -> dict[str, float]:
-    """Everything once without a kill; how long each command takes."""
-    write_demo(folder, train=250, valid=30, test=1)
-    (folder / "recipe.yaml").write_text(RECIPE)
-    (folder / "study.yaml").write_text(STUDY)
-    (folder / "gold.m2").write_text(M2)
-    (folder / "train.en.zst").write_bytes(zstandard.compress((folder / "train.en").read_bytes()))
-    (folder / "train.en.gz").write_bytes(gzip.compress((folder / "train.en").read_bytes()))
-    torch.save({"args": argparse.Namespace(arch="x"), "model": {}}, folder / "checkpoint.pt")
-    seconds = {}
-    for name, (words, _) in COMMANDS.items():
-        started = time.monotonic()
-        outcome = run(folder, *words)
-        assert outcome.code == 0, outcome.said
-        seconds[name] = time.monotonic() - started
-    return seconds
-
-
-def kill_at_random(name: str, reference: Path, seconds: float, draw: random.Random, figures: Figures) -> None:
-    """Start a command again and again, killing it, until it ends by itself; then compare."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "case"
-        shutil.copytree(reference, folder, symlinks=True)
-        words, results = COMMANDS[name]
-        for made in {"prepare": ["data"], "train": ["run"], "study": ["study"]}.get(name, []):
-            shutil.rmtree(folder / made)
-        before = (folder / "out.de").read_bytes()
-        for _ in range(draw.randint(1, 4)):
-            outcome = run(folder, *words, kill_after=draw.random() * seconds * 1.1)
-            if outcome.code != -signal.SIGKILL:
+    def kill(self, number: int) -> None:
+        """Start a command again and again, killing it, until it ends by itself; then compare."""
+        name = list(COMMANDS)[number % len(COMMANDS)]
+        command, chance = COMMANDS[name], random.Random(f"{self.seed} kill {number}")
+        needs = {"data", "run", "recipe.yaml", "study.yaml", "train.en", "train.de", "valid.en", "valid.de"}
+        folder = self.copy(tuple(needs - set(command.makes)))
+        (folder / "out.de").write_text("mine\n")
+        if name == "average":
+            run(folder, ["average", "run", "--last", "2"])
+        before = self.state(name, folder)
+        problems = []
+        for _ in range(chance.randint(1, 4)):
+            kill = Kill.draw(chance)
+            outcome = run(folder, command.words.split(), kill=kill, whole=self.wholes[name])
+            if not outcome.killed:
                 break
-            figures.kills[name] = figures.kills.get(name, 0) + 1
-            check_after_kill(name, folder, before, figures)
-        final = run(folder, *words)
+            self.counts[f"kills/{name}/{kill.way}"] += 1
+            if re.search("Traceback|lamina: unexpected", outcome.said):
+                problems.append(outcome.said[-300:])
+            problems += self.check_after_kill(name, folder, before)
+            before = self.state(name, folder)
+        final = run(folder, command.words.split())
         if final.code != 0:
-            figures.problems.append(f"{name}: did not finish: {final.said[-300:]}")
-        for path in results:
-            if not (folder / path).is_file() or digest(folder / path) != digest(reference / path):
-                figures.problems.append(f"{name}: {path} differs")
+            problems.append(f"did not finish: {final.said[-300:]}")
+        for path in command.results:
+            if not (folder / path).is_file() or digest(folder / path) != digest(self.reference / path):
+                problems.append(f"{path} differs")
+        if name == "train" and losses(folder / "run") != losses(self.reference / "run"):
+            problems.append("the losses in metrics.jsonl differ")
+        leftovers = [path.name for path in folder.rglob("*.partial")]
+        if leftovers:
+            problems.append(f"left {', '.join(leftovers)}")
+        self.problems += [f"kill {number}, {name}: {problem}" for problem in problems]
 
+    def state(self, name: str, folder: Path) -> Any:
+        """What must not go backwards, or be lost."""
+        if name == "translate":
+            return (folder / "out.de").read_bytes()
+        if name == "average":
+            return digest(folder / "run" / "averaged" / "model.safetensors")
+        checkpoints = (folder / ("study/runs/a-1" if name == "study" else "run") / "checkpoints").glob("step_??????")
+        return max((path.name for path in checkpoints), default="")
 
-def check_after_kill(name: str, folder: Path, before: bytes, figures: Figures) -> None:
-    """Right after a kill: outputs are whole, and what was there before opens."""
-    if name == "translate" and (folder / "out.de").read_bytes() != before:
-        figures.problems.append("translate: a killed command changed its output")
-    if name in ("train", "average") and (folder / "run" / "checkpoints").is_dir():
-        opened = run(folder, "translate", "run", "--beam", "1", "--max-length", "0", "2", stdin="A dog.\n")
-        started = any((folder / "run" / "checkpoints").glob("step_??????"))
-        if opened.code != 0 and started:
-            figures.problems.append(f"{name}: the run does not open: {opened.said[-300:]}")
+    def check_after_kill(self, name: str, folder: Path, before: Any) -> list[str]:
+        """Right after a kill: outputs are whole, and what was there before opens."""
+        try:
+            now = self.state(name, folder)
+        except OSError as error:
+            return [f"a result is lost: {error}"]
+        if name == "translate":
+            complete = (self.reference / "out.de").read_bytes()
+            return [] if now in (before, complete) else ["a killed command changed its output"]
+        if name == "average":
+            complete = digest(self.reference / "run" / "averaged" / "model.safetensors")
+            problems = [] if now in (before, complete) else ["a killed command changed averaged/"]
+            return problems + self.open(folder, "run/averaged")
+        if name == "prepare":
+            meta = folder / "data" / "meta.json"
+            whole = not meta.exists() or digest(meta) == digest(self.reference / "data" / "meta.json")
+            return [] if whole else ["data/meta.json is not whole"]
+        if now < before:
+            return [f"the newest checkpoint was {before} and is {now or 'none'}"]
+        return self.open(folder, "study/runs/a-1" if name == "study" else "run") if now else []
 
+    def open(self, folder: Path, run_folder: str) -> list[str]:
+        opened = run(folder, ["translate", run_folder, *SHORT.split()], STDIN)
+        return [f"{run_folder} does not open: {opened.said[-300:]}"] if opened.code else []
 
-def damage(content: bytes, draw: random.Random) -> bytes:
-    """The content with a random change."""
-    place = draw.randrange(len(content) + 1)
-    kind = draw.randrange(5)
-    if kind == 0 and content:
-        place = draw.randrange(len(content))
-        return content[:place] + bytes([content[place] ^ (1 << draw.randrange(8))]) + content[place + 1 :]
-    if kind == 1:
-        return content[:place]
-    if kind == 2:
-        return content[:place] + draw.randbytes(draw.randint(1, 64)) + content[place:]
-    if kind == 3:
-        return content[:place] + bytes(draw.randint(1, 512)) + content[place + draw.randint(0, 512) :]
-    return draw.randbytes(draw.randint(0, 2000))
-
-
-ONE_STEP = ["--quiet", "--set", "train.max_steps=1", "--set", "train.warmup=0"]
-SHORT = ["--beam", "1", "--max-length", "0", "2"]
-READERS: dict[str, list[str]] = {  # a file, and the command that reads it
-    **{f"run/model/{name}": ["translate", "run", *SHORT] for name in ("config.json", "model.safetensors", "text.json", "subwords.model")},
-    **{f"run/checkpoints/step_000024/{name}": ["average", "run", "--last", "1"] for name in ("model.safetensors", "training_state.pt")},
-    **{f"data/{name}": ["train", "recipe.yaml", "--data", "data", "--out", "run2", *ONE_STEP]
-       for name in ("meta.json", "text/text.json", "text/subwords.model", "train/00000/shard.json", "train/00000/source.ids", "valid/00000/target.offsets")},
-    "recipe.yaml": ["train", "recipe.yaml", "--data", "data", "--out", "run3", *ONE_STEP],
-    "run/recipe.yaml": TRAIN, "run/run.json": TRAIN, "run/metrics.jsonl": ["analyze", "gradients", "run", "--force"],
-    "study.yaml": ["study", "study.yaml", "--out", "study", "--quiet"],
-    "checkpoint.pt": ["import-fairseq", "checkpoint.pt", "--source-dict", "recipe.yaml", "--target-dict", "recipe.yaml", "--out", "imported"],
-    "gold.m2": ["score", "--hyp", "hyp", "--ref", "gold.m2", "--metric", "m2"],
-    "train.en.zst": ["score", "--hyp", "train.en.zst", "--ref", "train.en"],
-    "train.en.gz": ["score", "--hyp", "train.en.gz", "--ref", "train.en"],
-}  # fmt: skip
-
-
-def damage_at_random(name: str, reference: Path, draw: random.Random, figures: Figures) -> None:
-    """One damaged file, and the command that reads it."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "case"
-        shutil.copytree(reference, folder, symlinks=True)
-        (folder / "hyp").write_text("This is a sentence .\n")
-        content = (reference / name).read_bytes()
-        changed = damage(content, draw)
+    def damage(self, number: int) -> None:
+        """One damaged file, and the command that reads it."""
+        name = list(READERS)[number % len(READERS)]
+        reader, chance = READERS[name], random.Random(f"{self.seed} damage {number}")
+        folder = self.copy(reader.needs)
+        content = (folder / name).read_bytes()
+        how, changed = damage(content, chance)
         (folder / name).write_bytes(changed)
-        outcome = run(folder, *READERS[name], stdin="A dog.\n")
-    figures.damaged[name] = figures.damaged.get(name, 0) + 1
-    what = f"{name} damaged to {len(changed)} bytes of {len(content)}"
-    if outcome.memory > MOST_MEMORY:
-        figures.problems.append(f"{what}: {outcome.memory / 2**30:.1f} GiB of memory")
-    if outcome.code == -signal.SIGKILL:
-        figures.problems.append(f"{what}: no answer in {SECONDS} s")
-    elif outcome.code not in (0, 2, 3) or "Traceback" in outcome.said or "lamina: unexpected" in outcome.said:
-        figures.problems.append(f"{what}: exit {outcome.code}: {outcome.said[-300:]}")
-    elif outcome.code == 0:
-        figures.harmless += 1
-        checked = name.startswith(
-            ("run/model/model", "run/model/subwords", "run/checkpoints", "data/train/00000/source", "data/valid")
-        )
-        if checked and changed != content:
-            figures.problems.append(f"{what}: was not noticed")
-    else:
-        figures.refused += 1
+        outcome = run(folder, reader.words.split(), STDIN)
+        result = folder / reader.result
+        same = outcome.code == 0 and result.is_file() and digest(result) == self.results[name]
+        verdict = "refused" if outcome.code in (2, 3) else "unchanged" if same else "valid"
+        self.counts[f"damaged/{name}/{verdict}"] += 1
+        problem = self.judge(name, outcome, changed == content or same)
+        if problem:
+            self.problems.append(f"damage {number}, {name} ({how}): {problem}")
+
+    def judge(self, name: str, outcome: Outcome, harmless: bool) -> str | None:
+        """What is wrong with how a command took a damaged file, if anything."""
+        if outcome.memory > MOST_MEMORY:
+            return f"{outcome.memory / 2**30:.1f} GiB of memory"
+        if outcome.code not in (0, 2, 3) or re.search("Traceback|lamina: unexpected", outcome.said):
+            return f"exit {outcome.code}: {outcome.said[-300:]}"
+        if outcome.code == 0:
+            return "was not noticed" if READERS[name].protected and not harmless else None
+        named = name.endswith(".yaml") or any(part in outcome.said for part in Path(name).parts)  # YAML names others
+        if len(outcome.said.splitlines()) > MOST_LINES or not named:
+            return f"an unclear message: {outcome.said[-300:]}"
+        return None
 
 
-def campaign(kills: int, damaged: int, seed: int, show: Callable[[str], None] = print) -> Figures:
-    """So many kills and damaged files, in turn over commands and kinds of files."""
+def losses(folder: Path) -> dict[Any, Any]:
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {(record["kind"], record["step"]): record.get("loss") for record in records}
+
+
+def damage(content: bytes, chance: random.Random) -> tuple[str, bytes]:
+    """The content with a random change."""
+    place = chance.randrange(len(content) + 1)
+    start, rest = content[:place], content[place:]
+    how = chance.choice(("flip", "truncate", "insert", "zeros", "repeat", "number", "noise"))
+    if how == "flip" and rest:
+        return how, start + bytes([rest[0] ^ (1 << chance.randrange(8))]) + rest[1:]
+    if how == "insert":
+        return how, start + chance.randbytes(chance.randint(1, 64)) + rest
+    if how == "zeros":
+        return how, start + bytes(chance.randint(1, 512)) + rest[chance.randint(0, 512) :]
+    if how == "repeat":
+        return how, start + rest[: chance.randint(1, 512)] + rest
+    if how == "number":  # the next number becomes huge, negative, not a number or text
+        return how, start + re.sub(rb"\d+", chance.choice(VALUES), rest, count=1)
+    if how == "noise":
+        return how, chance.randbytes(chance.randint(0, 2000))
+    return "truncate", start
+
+
+def summarise(counts: Counter[str]) -> dict[str, Any]:
+    """Counts by their parts."""
+    found: dict[str, Any] = {}
+    for key, count in sorted(counts.items()):
+        kind, name, what = key.split("/", 1)[0], key.split("/", 1)[1].rpartition("/")[0], key.rpartition("/")[2]
+        found.setdefault(kind, {}).setdefault(name, {})[what] = count
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kills", type=int, default=1000, help="with SIGKILL; kills within writes come on top")
+    parser.add_argument("--damaged", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--summary", type=Path, default=Path("build/faults.json"), help="resumed if it exists")
+    parser.add_argument("--trial", help="repeat one, such as 'damage 17'")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    draw, figures = random.Random(seed), Figures()
+    ready_folder()
+    typer.main.get_command = cache(typer.main.get_command)  # made once, not in every copy
+    launch.subprocess = argparse.Namespace(Popen=ForkedProcess)  # type: ignore[attr-defined]
+    launch.POLL = 0.01
+    adopt_orphans()
     with tempfile.TemporaryDirectory() as scratch:
         reference = Path(scratch) / "reference"
         reference.mkdir()
-        seconds = make_reference(reference)
-        while sum(figures.kills.values()) < kills:
-            for name in COMMANDS:
-                kill_at_random(name, reference, seconds[name], draw, figures)
-            show(f"{sum(figures.kills.values())} of {kills} kills, {len(figures.problems)} problems")
-        while sum(figures.damaged.values()) < damaged:
-            for name in READERS:
-                damage_at_random(name, reference, draw, figures)
-            show(f"{sum(figures.damaged.values())} of {damaged} damaged files, {len(figures.problems)} problems")
-    return figures
+        campaign = Campaign(reference, Path(scratch), options.seed)
+        campaign.prepare()
+        gc.freeze()
+        if options.trial:
+            kind, number = options.trial.split()
+            getattr(campaign, kind)(int(number))
+            print(json.dumps({**summarise(campaign.counts), "problems": campaign.problems}, indent=1))
+            return bool(campaign.problems)
+        return carry_out(campaign, options)
+
+
+def carry_out(campaign: Campaign, options: argparse.Namespace) -> int:
+    """All trials that are missing; what is known so far is always in the summary."""
+    options.summary.parent.mkdir(parents=True, exist_ok=True)
+    asked = {"seed": options.seed, "kills": options.kills, "damaged": options.damaged}
+    before: dict[str, Any] = json.loads(options.summary.read_text()) if options.summary.is_file() else {}
+    if before and before["asked"] != asked:
+        sys.exit(f"{options.summary}: is of another campaign, {before['asked']}. Choose another --summary.")
+    trials = Counter(before.get("trials", {}))
+    campaign.counts.update(before.get("counts", {}))
+    campaign.problems += before.get("problems", [])
+    began, used = (time.monotonic(), time.process_time() + children_seconds())
+
+    def save() -> None:
+        known = {
+            "asked": asked,
+            "complete": sigkills(campaign.counts) >= options.kills and trials["damage"] >= options.damaged,
+            "sigkills": sigkills(campaign.counts),
+            "kills_within_writes": sum(count for key, count in campaign.counts.items() if key.endswith("/write")),
+            "damaged_files": trials["damage"],
+            **{
+                verdict: sum(count for key, count in campaign.counts.items() if key.endswith(f"/{verdict}"))
+                for verdict in ("refused", "unchanged", "valid")
+            },
+            "minutes": round(before.get("minutes", 0) + (time.monotonic() - began) / 60, 1),
+            "cpu_minutes": round(
+                before.get("cpu_minutes", 0) + (time.process_time() + children_seconds() - used) / 60, 1
+            ),
+            "by_kind": summarise(campaign.counts),
+            "problems": campaign.problems,
+            "trials": trials,
+            "counts": campaign.counts,
+        }
+        write_file(options.summary, json.dumps(known, indent=1) + "\n")
+
+    turn = 0
+    while sigkills(campaign.counts) < options.kills or trials["damage"] < options.damaged:
+        share = options.damaged * sigkills(campaign.counts) / max(options.kills, 1)  # both advance alike
+        kind = "kill" if sigkills(campaign.counts) < options.kills and trials["damage"] >= share else "damage"
+        getattr(campaign, kind)(trials[kind])
+        trials[kind] += 1
+        turn += 1
+        if turn % 50 == 0:
+            save()
+            kills, files = sigkills(campaign.counts), trials["damage"]
+            done = f"{kills} of {options.kills} kills, {files} of {options.damaged} damaged files"
+            print(f"{done}, {len(campaign.problems)} problems", file=sys.stderr, flush=True)
+    save()
+    print(options.summary.read_text())
+    return bool(campaign.problems)
+
+
+def sigkills(counts: Counter[str]) -> int:
+    return sum(count for key, count in counts.items() if key.startswith("kills/") and not key.endswith("/write"))
+
+
+def children_seconds() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=1000)
-    parser.add_argument("--damaged", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    began = time.monotonic()
-    found = campaign(options.kills, options.damaged, options.seed, lambda line: print(line, file=sys.stderr))
-    result = {**vars(found), "seed": options.seed, "minutes": round((time.monotonic() - began) / 60, 1)}
-    print(json.dumps(result, indent=1))
-    sys.exit(bool(found.problems))
+    sys.exit(main())

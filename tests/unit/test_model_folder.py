@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lamina.base.files import digest
+from lamina.base.reading import read_sealed_json, sealed
 from lamina.errors import DataError
 from lamina.store.model_folder import load_model_folder
 from support import WORDS, save, small
@@ -23,9 +25,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def change_config(folder: Path, change: Callable[[dict], None]) -> None:
-    content = json.loads((folder / "config.json").read_text())
+    content = read_sealed_json(folder / "config.json")
     change(content)
-    (folder / "config.json").write_text(json.dumps(content))
+    (folder / "config.json").write_text(json.dumps(sealed(content)))
 
 
 def test_a_folder_holds_all_that_is_needed(folder: Path) -> None:
@@ -128,3 +130,12 @@ def test_weights_of_another_model_are_refused(folder: Path) -> None:
     replace_weights({**weights, "decoder.final_norm.weight": torch.zeros(3)})
     with pytest.raises(DataError, match=r"decoder.final_norm.weight must have shape \(16,\), but has \(3,\) instead"):
         load_model_folder(folder)
+
+
+def test_a_changed_setting_is_noticed(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text(path.read_text().replace('"gate": 0.8', '"gate": 0.9'))
+    with pytest.raises(DataError, match=r"config.json: damaged \(its `checksum` differs; if you edited the file"):
+        load_model_folder(folder)
+    path.write_text(re.sub(r'"checksum": "\w+"', '"checksum": null', path.read_text()))
+    assert load_model_folder(folder).model.config.head.gate == 0.9

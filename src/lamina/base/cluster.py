@@ -20,6 +20,7 @@ import yaml
 
 from lamina.base.files import write_file
 from lamina.base.processes import end_with_parent
+from lamina.base.reading import read_json
 from lamina.errors import LaminaError, MissingExtraError, StoppedError, UsageError
 
 Cluster = Literal["local", "slurm"]
@@ -112,7 +113,7 @@ class _Launcher:
         except ImportError as error:
             raise MissingExtraError("--cluster", "cluster") from error
         self.cluster, self.folder, self.ids = cluster, folder / "jobs", folder / "jobs.json"
-        self.known: dict[str, str] = json.loads(self.ids.read_text()) if self.ids.is_file() else {}
+        self.known: dict[str, str] = read_json(self.ids) if self.ids.is_file() else {}
         self.restore: Callable[..., Any] = submitit.SlurmJob if cluster == "slurm" else _OtherProcess
         self.folder.mkdir(parents=True, exist_ok=True)
         try:

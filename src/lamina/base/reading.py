@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import zlib
@@ -16,6 +17,7 @@ import zstandard
 from lamina.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
+CHECKSUM = "checksum"  # of the rest of a JSON file
 CHUNK = 2**17  # compressed bytes read at a time
 
 
@@ -109,6 +111,24 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path}: must be a JSON object, but is {type(content).__name__} instead.")
     return content
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a JSON file with its own checksum."""
+    return {**content, CHECKSUM: _checksum(content)}
+
+
+def read_sealed_json(path: Path) -> dict[str, Any]:
+    """A file with what `sealed` returned, without the checksum; one that lacks it is accepted as it is."""
+    content = read_json(path)
+    expected = content.pop(CHECKSUM, None)
+    if expected is not None and expected != _checksum(content):
+        raise DataError(f"{path}: damaged (its `{CHECKSUM}` differs; if you edited the file, remove that line).")
+    return content
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

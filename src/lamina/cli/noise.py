@@ -67,7 +67,9 @@ def read_errors(path: Path | None) -> ErrorSettings:
         return ErrorSettings.model_validate(content)
     except FileNotFoundError as error:
         raise UsageError(f"{path}: not found.") from error
-    except yaml.YAMLError as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not YAML ({error}).") from error
     except ValidationError as error:
         raise UsageError("\n".join(f"{path}: {each}" for each in describe(error, ErrorSettings, content))) from error

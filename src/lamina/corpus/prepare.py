@@ -178,7 +178,7 @@ def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> di
         else:
             codes = read_text(plan.bpe_codes)
         files["bpe.codes"] = codes.encode("utf-8")
-        segmenter = read_codes(codes)
+        segmenter = read_codes(codes, str(plan.bpe_codes))
         counts = tuple(count_pieces(each, segmenter) for each in counts)  # type: ignore[assignment]
     joint = counts[0] + counts[1]
     for side, own in zip(("source", "target"), counts, strict=True):

@@ -28,6 +28,7 @@ import numba
 
 from lamina.base import cpu
 from lamina.base.files import digest, user_cache, write_file
+from lamina.base.processes import end_with_parent
 from lamina.errors import LaminaError
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ def compile_in_child(folder: Path) -> str:
         print(f"lamina: compiling the CPU engine for {each.name}; this happens once, in 20 to 30 s …", file=sys.stderr)
         environment = {**os.environ, cpu.CHOICE_VARIABLE: each.name, "LAMINA_ENGINE_CACHE": str(folder)}
         command = [sys.executable, "-m", "lamina.engine.selftest"]
-        child = subprocess.run(command, env=environment, capture_output=True, timeout=SECONDS, check=False)
+        child = subprocess.run(
+            command, env=environment, capture_output=True, timeout=SECONDS, check=False, preexec_fn=end_with_parent
+        )
         if child.returncode == 0:
             digests = {str(path.relative_to(folder)): digest(path) for path in sorted(folder.rglob("*.nb?"))}
             write_file(folder / READY, json.dumps({"instruction_set": each.name, "files": digests}, indent=2))

@@ -46,6 +46,11 @@ class Shortlist:
         words = np.unique(np.concatenate([np.asarray(part, np.int64) for part in parts]))
         return words[words >= 0]
 
+    def digest(self) -> str:
+        """SHA-256 of the table."""
+        parts = (self.vocabularies.encode(), str(self.candidates.shape).encode(), self.candidates, self.frequent)
+        return hashlib.sha256(b"\0".join(map(bytes, parts))).hexdigest()
+
     def save(self, folder: Path) -> None:
         """Write a folder, which must not exist yet."""
         require_absent(folder)
@@ -53,7 +58,9 @@ class Shortlist:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(folder) as partial:
                 tensors = {"candidates": self.candidates, "frequent": self.frequent}
-                save_file(tensors, partial / TABLE, metadata={"vocabularies": self.vocabularies})
+                save_file(
+                    tensors, partial / TABLE, metadata={"vocabularies": self.vocabularies, "sha256": self.digest()}
+                )
         except OSError as error:
             raise DataError(f"{folder}: cannot be written ({error.strerror}).") from error
 
@@ -63,14 +70,16 @@ def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
     path = folder / TABLE
     try:
         with safetensors.safe_open(path, "np") as opened:
-            vocabularies = (opened.metadata() or {}).get("vocabularies", "")
+            about = opened.metadata() or {}
         tensors = load_file(path)
-        shortlist = Shortlist(tensors["candidates"], tensors["frequent"], vocabularies)
+        shortlist = Shortlist(tensors["candidates"], tensors["frequent"], about.get("vocabularies", ""))
     except FileNotFoundError as error:
         raise DataError(f"{path}: not found; `lamina shortlist` makes one.") from error
     except (OSError, KeyError, safetensors.SafetensorError) as error:
         raise DataError(f"{path}: is not a shortlist ({error}).") from error
-    if vocabularies != digest_vocabularies(text):
+    if about.get("sha256") != shortlist.digest():
+        raise DataError(f"{path}: damaged (its SHA-256 differs); make another with `lamina shortlist`.")
+    if shortlist.vocabularies != digest_vocabularies(text):
         raise DataError(f"{folder}: was made for other vocabularies; make one with `lamina shortlist`.")
     return shortlist
 

@@ -1,6 +1,7 @@
 """A model folder: `config.json`, `model.safetensors`, its text pipeline and a card. No pickle.
 
-`config.json` also holds the SHA-256 of every other file, which is checked when the folder is loaded.
+`config.json` also holds the SHA-256 of every other file and a checksum of its own, which are checked when the folder is
+loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from lamina.base.files import atomic_folder, digest
 from lamina.base.problems import describe
-from lamina.base.reading import read_json
+from lamina.base.reading import read_sealed_json, sealed
 from lamina.base.settings import Settings
 from lamina.errors import DataError
 from lamina.model.config import ModelConfig
@@ -66,7 +67,7 @@ def write_model_folder(
                 "decode": (decode or SearchSettings()).model_dump(mode="json"),
                 "sha256": digests,
             }
-            (partial / CONFIG).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            (partial / CONFIG).write_text(json.dumps(sealed(content), indent=2) + "\n", encoding="utf-8")
             (partial / CARD).write_bytes(model_card(model, origin).encode("utf-8", "surrogateescape"))
             (partial / WEIGHTS).chmod((partial / CONFIG).stat().st_mode)  # safetensors lets only the owner read
     except (OSError, RuntimeError, safetensors.SafetensorError) as error:  # libraries report a full disk differently
@@ -164,7 +165,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
     """The content of `config.json`, of a format that this version reads."""
     if not path.exists():
         raise DataError(f"{path}: not found; {path.parent} is not a model folder.")
-    content = read_json(path)
+    content = read_sealed_json(path)
     found = content.get("format")
     if found != FORMAT:
         if (path.parent / "model.bin").is_file():

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from lamina.base.files import digest
 from lamina.base.problems import describe
+from lamina.base.reading import read_sealed_json
 from lamina.base.settings import Settings
 from lamina.errors import DataError
 from lamina.recipe.decode import SearchSettings
@@ -48,16 +49,12 @@ def is_onnx_folder(folder: Path) -> bool:
 def read_description(folder: Path) -> OnnxDescription:
     """The description of an export whose files are all as they were written."""
     path = folder / DESCRIPTION
+    content = read_sealed_json(path)
     try:
-        content: Any = json.loads(path.read_bytes())
         description = OnnxDescription.model_validate_json(json.dumps(content))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
         problem = describe(error, OnnxDescription, content)[0]
         raise DataError(f"{path}: {problem} Export the model again.") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not JSON ({error}).") from error
     for name, expected in description.sha256.items():
         file = folder / name
         if Path(name).name != name or not file.is_file():

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 from lamina.base.files import digest, write_file
-from lamina.base.reading import read_lines
+from lamina.base.reading import damage_named, read_json, read_lines
 from lamina.corpus.filters import Filters
 from lamina.corpus.plan import Plan
 from lamina.corpus.prepare import prepare
@@ -74,7 +74,7 @@ class Distillation:
         }
         record = self.folder / "distillation.json"
         if record.is_file():
-            before = json.loads(record.read_text(encoding="utf-8"))
+            before = read_json(record)
             changed = [key for key, value in facts.items() if before.get(key) != value]
             if changed:
                 raise UsageError(f"{self.out}: cannot be resumed with other {changed[0]}. Choose another --out.")
@@ -127,9 +127,14 @@ def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[st
     counts: Counter[str] = Counter()
     pairs: list[tuple[str, str]] = []
     for index, chunk in enumerate(read_chunks(plan.sources)):
-        outputs = chunk_file(plan.folder / "outputs", index).read_text(encoding="utf-8").splitlines()
-        for source, line in zip(chunk, outputs, strict=True):
-            target = str(json.loads(line)["text"])
+        path = chunk_file(plan.folder / "outputs", index)
+        with damage_named(path):
+            targets = [str(json.loads(line)["text"]) for line in path.read_text(encoding="utf-8").splitlines()]
+        if len(targets) != len(chunk):
+            raise DataError(
+                f"{path}: damaged ({len(targets)} translations of {len(chunk)} lines). Remove it to resume."
+            )
+        for source, target in zip(chunk, targets, strict=True):
             reason = unfit(source, target)
             counts[reason or "kept"] += 1
             if reason is None:

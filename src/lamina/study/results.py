@@ -15,7 +15,8 @@ from safetensors import safe_open
 
 from lamina.analysis.finding import Cell
 from lamina.base.files import digest, write_file
-from lamina.base.reading import read_json
+from lamina.base.reading import read_sealed_json, sealed
+from lamina.errors import DataError
 from lamina.scoring.metrics import build_metrics
 from lamina.scoring.protocol import Gold, score
 from lamina.scoring.significance import compare_seeds
@@ -73,7 +74,7 @@ def evaluate(
     model = run / "model" if last is None else average(run, last=last)[0]
     weights = model / "model.safetensors"
     place, state = run / "study-output.json", digest(weights)
-    known: dict[str, Any] = read_json(place) if place.is_file() else {}
+    known = read_output(place)
     if known.get("weights") != state or known.get("sources") != {name: test.sources for name, test in tests.items()}:
         known = {"weights": state, "sources": {name: test.sources for name, test in tests.items()}}
         translator = load(model)
@@ -83,7 +84,7 @@ def evaluate(
         }
         sentences = sum(len(test.sources) for test in tests.values())
         known["sentences_per_second"] = round(sentences / (time.monotonic() - started), 1)
-        write_file(place, json.dumps(known, ensure_ascii=False))
+        write_file(place, json.dumps(sealed(known), ensure_ascii=False))
     scores = {
         (name, metric.name): score(metric, known["outputs"][name]).score
         for name, test in tests.items()
@@ -92,6 +93,14 @@ def evaluate(
     return RunResult(
         system, seed, run, known["outputs"], scores, count_parameters(weights), known["sentences_per_second"]
     )
+
+
+def read_output(path: Path) -> dict[str, Any]:
+    """What was translated before; nothing if that is damaged, for it can be translated again."""
+    try:
+        return read_sealed_json(path)
+    except DataError:
+        return {}
 
 
 def count_parameters(weights: Path) -> int:

@@ -115,11 +115,15 @@ class Bpe(Words):
         return f"{super().decode(ids)} ".replace(f"{CONTINUED} ", "").strip(" ")
 
 
-def read_codes(codes: str) -> Any:
+def read_codes(codes: str, name: str = "bpe.codes") -> Any:
     """subword-nmt's segmenter for the text of a codes file."""
     from subword_nmt.apply_bpe import BPE
 
-    return BPE(io.StringIO(codes), separator=CONTINUED)
+    try:
+        with redirect_stderr(io.StringIO()):
+            return BPE(io.StringIO(codes), separator=CONTINUED)
+    except (SystemExit, ValueError, IndexError) as error:  # it exits where a line is wrong
+        raise DataError(f"{name}: not codes of subword-nmt: a line must have two symbols.") from error
 
 
 def learn_sentencepiece(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from lamina.base.files import atomic_folder, digest, require_absent
+from lamina.base.reading import sealed
 from lamina.errors import DataError, MissingExtraError
 from lamina.interop.onnx.graphs import StepGraph, Traced, cache_shapes, describe_graphs, traceable
 from lamina.model.seq2seq import Seq2Seq
@@ -42,7 +43,7 @@ def export_onnx(model: Seq2Seq, text: TextPipeline, decode: SearchSettings, out:
                 (partial / CARD).write_text(card(twin, text, int8), encoding="utf-8")
                 digests = {path.name: digest(path) for path in sorted(partial.iterdir()) if path.name != CARD}
                 description = describe_folder(twin, encoder, step, decode, int8, digests)
-                (partial / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+                (partial / DESCRIPTION).write_text(json.dumps(sealed(description), indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise DataError(f"{out}: cannot be written ({error.strerror}).") from error
 
