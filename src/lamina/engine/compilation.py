@@ -43,7 +43,7 @@ COMPILED = (  # the modules that compiled code is made from
     "text/vocabulary.py",
 )
 READY = "ready.json"  # says which instruction set was compiled for, and the digests of the files
-KEPT = 6  # folders of other machines, versions and settings
+KEPT = 30  # folders of other machines, versions and settings
 SECONDS = 600  # that a self-test may take
 
 
