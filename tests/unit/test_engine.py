@@ -334,14 +334,16 @@ def test_compiled_code_knows_all_it_is_made_from() -> None:
     assert modules == known
 
 
-def test_old_folders_are_removed(tmp_path: Path) -> None:
-    for number in range(compilation.KEPT + 3):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        os.utime(folder, (number, number))
-    compilation.remove_others(tmp_path, tmp_path / "0")
-    left = {int(path.name) for path in tmp_path.iterdir()}
-    assert left == {0, *range(3, compilation.KEPT + 3)}
+def test_the_oldest_folders_are_removed_unless_they_are_being_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "KEPT", 1)
+    for age, name in enumerate(("own", "recent", "old", "compiling")):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    with compilation.lock(tmp_path / "compiling.lock"):
+        compilation.remove_others(tmp_path, tmp_path / "own")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["compiling", "own", "recent"]
 
 
 def test_lanes_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None:

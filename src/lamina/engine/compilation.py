@@ -151,10 +151,10 @@ def key() -> str:
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """One process at a time compiles; others wait."""
+def lock(path: Path, wait: bool = True) -> Iterator[None]:
+    """One process at a time compiles; others wait, or get `BlockingIOError`."""
     with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
 
 
@@ -171,9 +171,8 @@ def numba_cache(folder: Path | None) -> Iterator[None]:
 
 
 def remove_others(place: Path, own: Path) -> None:
-    """Remove the folders that were not used for the longest time."""
+    """Remove the folders that were not used for the longest time, except those that are being compiled."""
     others = [path for path in place.iterdir() if path.is_dir() and path != own]
     for path in sorted(others, key=lambda path: -path.stat().st_mtime)[KEPT:]:
-        shutil.rmtree(path, ignore_errors=True)
-        with suppress(OSError):
-            path.with_name(f"{path.name}.lock").unlink()
+        with suppress(OSError), lock(path.with_name(f"{path.name}.lock"), wait=False):
+            shutil.rmtree(path)
