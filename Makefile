@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 help:
 	@echo "make demo       set up .venv, then train, translate, score and report on the built-in corpus"
 	@echo "make test       set up .venv, then lint, types, the site and the fast tests"
-	@echo "make gpu        the GPU tests, on a GPU that is none"
+	@echo "make gpu        the tests on a simulated GPU"
 	@echo "make docs       build the documentation into site/; check its links and its spelling"
 	@echo "make test-slow  the long tests"
 	@echo "make test-faults  random kills and damaged files"
@@ -47,7 +47,7 @@ docs: $(INSTALLED)
 unit: $(INSTALLED)
 	$(BIN)/pytest -m "not slow" --numprocesses auto
 
-# A process of its own: the tensors that say they are on a GPU must be there before torch (tests/gpu/ghost.py).
+# In a process of its own: the simulated GPU must be loaded before torch (tests/gpu/ghost.py).
 gpu: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/pytest -p gpu.ghost -m "not slow" --numprocesses auto tests/gpu
 

@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -39,6 +40,7 @@ SBATCH = """#!/bin/sh
 # runs the script at once, in the background, and says what Slurm says
 id=$(date +%N)
 script="$1"
+cp "$script" {folder}/$id.sh
 sed -n 's/^#SBATCH //p' "$script" >> {folder}/asked
 echo $id >> {folder}/started
 export SLURM_JOB_ID=$id SLURM_JOBID=$id SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_NUM_NODES=1
@@ -62,6 +64,14 @@ done
 """
 
 
+SCONTROL = """#!/bin/sh
+# requeue ID: the job starts again, under the same number
+echo "$@" >> {folder}/controlled
+setsid sh {folder}/$2.sh > /dev/null 2>&1 &
+echo $! > {folder}/$2.pid
+"""
+
+
 def lamina(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "lamina", *map(str, arguments)]
 
@@ -71,7 +81,8 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand-ins for Slurm's commands, first on the path."""
     folder = tmp_path / "slurm"
     folder.mkdir()
-    for name, text in {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT, "scancel": "#!/bin/sh\n"}.items():
+    scripts = {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT, "scontrol": SCONTROL, "scancel": "#!/bin/sh\n"}
+    for name, text in scripts.items():
         (folder / name).write_text(text.replace("{folder}", str(folder)))
         (folder / name).chmod((folder / name).stat().st_mode | stat.S_IXUSR)
     (folder / "squeue").symlink_to("sacct")
@@ -252,6 +263,43 @@ def test_jobs_on_slurm(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "--signal=" in asked
     run_jobs(jobs, tmp_path / "out", "slurm", {}, 1)
     assert len((slurm / "started").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR2, True), (signal.SIGTERM, False)])
+def test_a_preempted_job_saves_and_continues(
+    number: signal.Signals, requeued: bool, slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Warned by submitit's signal, the job saves and Slurm queues it again; told to end, it is submitted again."""
+    monkeypatch.setattr(cluster, "GRACE", 0.1)
+    monkeypatch.setattr(cluster, "ASK", 0.5)
+    up, saved = tmp_path / "up", tmp_path / "saved"
+    script = (
+        "import pathlib, signal, sys, time\n"
+        f"up, saved = pathlib.Path({str(up)!r}), pathlib.Path({str(saved)!r})\n"
+        "if saved.exists():\n    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (saved.touch(), sys.exit(75)))\n"
+        "up.touch()\ntime.sleep(60)\n"
+    )
+    job = Job("long", (sys.executable, "-c", script), tmp_path / "log", tmp_path / "done", "yes")
+
+    def preempt() -> None:
+        while not up.exists():
+            time.sleep(0.05)
+        (shell,) = [int(path.read_text()) for path in slurm.glob("*.pid")]
+        (runner,) = map(int, subprocess.check_output(["pgrep", "-P", str(shell)], text=True).split())
+        if number == signal.SIGTERM:  # Slurm tells every process of a job
+            (command,) = map(int, subprocess.check_output(["pgrep", "-P", str(runner)], text=True).split())
+            os.kill(command, number)
+        os.kill(runner, number)
+
+    thread = threading.Thread(target=preempt)
+    thread.start()
+    run_jobs([job], tmp_path / "out", "slurm", {}, 1)
+    thread.join()
+    assert saved.exists()
+    assert job.is_done()
+    assert (slurm / "controlled").exists() == requeued
+    assert len((slurm / "started").read_text().splitlines()) == (1 if requeued else 2)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""These tests need a process of their own, in which the ghost is loaded before torch: `make gpu`."""
+"""These tests need a process of their own, in which the simulated GPU is loaded before torch: `make gpu`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ collect_ignore_glob = [] if GHOST is not None else ["test_*.py"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a compiler they are skipped, and in CI they fail."""
+    """Without a compiler they are skipped with the reason; in CI they fail."""
     if GHOST is None or GHOST.MISSING is None:
         return
     if os.environ.get("CI"):
-        raise pytest.UsageError(f"the ghost GPU is missing: {GHOST.MISSING}")
+        raise pytest.UsageError(f"the simulated GPU is missing: {GHOST.MISSING}")
     for item in items:
         item.add_marker(pytest.mark.skip(reason=GHOST.MISSING))

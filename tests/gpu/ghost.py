@@ -1,15 +1,15 @@
-"""A GPU for tests on machines without one: tensors that say `cuda:N` and are computed on the CPU.
+"""A simulated GPU for tests: tensors that report `cuda:N` and are computed on the CPU.
 
-A `GhostTensor` wraps a CPU tensor, and torch's C++ believes its device too: autocast, dropout, the GRU cell, fused
+A `GhostTensor` wraps a CPU tensor, and reports the device to torch's C++ too: autocast, dropout, the GRU cell, fused
 Adam and GradScaler take the routes of a GPU, with real numbers. Within `GhostGpu`
 
 - an operation on tensors of two devices raises `DeviceMismatch`, as does `.numpy()`,
 - every place where the host would wait for the device is counted, with the line of Lamina that asked,
 - so are copies between host and device, and operations, each of which is about one kernel launch.
 
-It sees nothing of missing CUDA kernels, streams, memory, atomics or the choice of attention kernel.
+It cannot show missing CUDA kernels, errors of streams or memory, atomics, or which attention kernel is chosen.
 
-Load it before torch: `PYTHONPATH=tests pytest -p gpu.ghost tests/gpu`. `MISSING` says why there is no ghost, if so.
+Load it before torch: `PYTHONPATH=tests pytest -p gpu.ghost tests/gpu`. `MISSING` is the reason if it cannot be built.
 """
 
 from __future__ import annotations

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 from gpu.ghost import GhostGpu
 from lamina.bench import gpu as trials
+from lamina.systems.build import build
 from support import run_lamina
 
 
 def test_every_trial_of_the_doctor_agrees_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "SENTENCES", 4)
     monkeypatch.setattr(trials, "VOCABULARY", 60)
+    sizes = {"d_model": 16, "ffn_size": 32, "heads": 2, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
+    monkeypatch.setattr(trials, "build", partial(build, **sizes))
     with GhostGpu():
         found = list(trials.try_gpu(torch.device("cuda", 0), steps=4))
     assert [(each.system, each.precision) for each in found] == [

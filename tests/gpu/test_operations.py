@@ -8,11 +8,11 @@ import torch
 from gpu.ghost import GhostGpu
 from lamina.base.devices import autocast
 from lamina.systems.build import build
-from lamina.training.casting import cast_layers_at_once
+from lamina.training.casting import cast_weights_together
 from support import make_batch
 
 GPU = torch.device("cuda", 0)
-EACH_LAYER, REST = 86, 1150  # of an MSC encoder in bf16, forward and backward; everything else with six decoder layers
+MSC_72 = 6000  # operations of an update in bf16
 
 
 def operations(system: str, layers: int) -> int:
@@ -20,7 +20,7 @@ def operations(system: str, layers: int) -> int:
     sizes = {"d_model": 16, "ffn_size": 16, "heads": 2, "vocab_size": 30}
     with GhostGpu() as gpu:
         model = build(system, size="small", encoder={"layers": layers}, **sizes).to(GPU).train()
-        cast_layers_at_once(model)
+        cast_weights_together(model)
         optimizer = torch.optim.Adam(model.parameters(), fused=True)
         batch = [tensor.to(GPU) for tensor in make_batch()]
         for _ in range(2):
@@ -35,14 +35,13 @@ def operations(system: str, layers: int) -> int:
 
 
 def test_msc_at_72_layers_keeps_within_its_budget() -> None:
-    """Counted at 12 and 18 layers, and extended: every layer has the same."""
-    few, more = operations("msc", 12), operations("msc", 18)
-    each = (more - few) / 6
-    assert each <= EACH_LAYER
-    assert few - 12 * each <= REST
-    print(f"msc-72: {few + 60 * each:.0f} operations an update")
+    """Counted at 6 and 12 layers, and extrapolated: every layer has the same number."""
+    few, more = operations("msc", 6), operations("msc", 12)
+    total = more + 60 * (more - few) / 6
+    print(f"msc-72: {total:.0f} operations an update")
+    assert total < MSC_72
 
 
-@pytest.mark.parametrize(("system", "budget"), [("transformer", 1500), ("surface-fusion", 1700)])
+@pytest.mark.parametrize(("system", "budget"), [("transformer", 1000), ("surface-fusion", 1200)])
 def test_shallow_systems_keep_within_their_budget(system: str, budget: int) -> None:
     assert operations(system, 6) <= budget

@@ -1,6 +1,8 @@
-"""Every system on a ghost GPU: the numbers of the CPU, in every precision, and no waits."""
+"""Every system on a simulated GPU: the numbers of the CPU, in every precision, and no waits."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
@@ -9,9 +11,10 @@ from gpu.ghost import GhostGpu
 from lamina.base.devices import Precision, autocast
 from lamina.model.heads.cross_entropy import smoothed_cross_entropy
 from lamina.recipe.decode import SearchSettings
+from lamina.search.hypothesis import Hypothesis
 from lamina.search.sampling import SamplingSettings
 from lamina.systems.published import SYSTEMS
-from lamina.training.casting import cast_layers_at_once
+from lamina.training.casting import cast_weights_together
 from lamina.translation.backends import SourceBatch, TorchBackend
 from support import make_batch, small
 
@@ -20,21 +23,19 @@ SOURCES = [[5, 6, 7, 2], [11, 2], [20, 21, 22, 2]]
 every_system = pytest.mark.parametrize("system", SYSTEMS)
 
 
-def gradients(system: str, device: torch.device, precision: Precision = "fp32") -> dict[str, torch.Tensor]:
-    model = small(system).to(device).train()
-    if precision != "fp32":
-        cast_layers_at_once(model)
-    with autocast(device, precision):
-        loss = model(*(tensor.to(device) for tensor in make_batch()), 0.1)
-    loss.mean().backward()
-    return {name: weight.grad.cpu() for name, weight in model.named_parameters() if weight.grad is not None}
-
-
 @every_system
-def test_gradients_are_those_of_the_cpu(system: str) -> None:
-    with GhostGpu():
-        there = gradients(system, GPU)
-    here = gradients(system, CPU)
+def test_gradients_are_those_of_the_cpu_and_wait_for_nothing(system: str) -> None:
+    with GhostGpu() as gpu:
+        model, batch = small(system).to(GPU).train(), [tensor.to(GPU) for tensor in make_batch()]
+        gpu.clear()
+        model(*batch, 0.1).mean().backward()
+        assert not gpu.waits
+        assert not gpu.to_host
+        assert not gpu.to_device
+        there = {name: weight.grad.cpu() for name, weight in model.named_parameters() if weight.grad is not None}
+    model = small(system).train()
+    model(*make_batch(), 0.1).mean().backward()
+    here = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
     assert there.keys() == here.keys()
     for name, expected in here.items():
         torch.testing.assert_close(there[name], expected, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
@@ -45,7 +46,7 @@ def test_gradients_are_those_of_the_cpu(system: str) -> None:
 def test_an_update_in_16_bits_waits_for_nothing(system: str, precision: Precision) -> None:
     with GhostGpu() as gpu:
         model = small(system, dropout=0.1).to(GPU).train()
-        cast_layers_at_once(model)
+        cast_weights_together(model)
         optimizer = torch.optim.Adam(model.parameters(), fused=True)
         scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16", init_scale=64.0)
         batch = [tensor.to(GPU) for tensor in make_batch()]
@@ -64,16 +65,39 @@ def test_an_update_in_16_bits_waits_for_nothing(system: str, precision: Precisio
 
 
 @every_system
-def test_search_finds_what_the_cpu_finds(system: str) -> None:
-    settings = SearchSettings(beam=3, max_length=(0.0, 6))
-    with GhostGpu():
-        backend = TorchBackend([small(system).to(GPU)])
-        backend.precision = "fp32"
-        (there,) = backend.search([SourceBatch(SOURCES)], settings)
-    (here,) = TorchBackend([small(system)]).search([SourceBatch(SOURCES)], settings)
+@pytest.mark.parametrize(
+    ("options", "prefixes"),
+    [({}, None), ({"no_repeat_ngram": 2, "min_length": 3}, [[7, 8], [], [9]])],
+    ids=["plain", "n-grams and prefixes"],
+)
+def test_search_finds_what_the_cpu_finds_and_waits_once_a_step(
+    options: dict[str, Any], prefixes: list[list[int]] | None, system: str
+) -> None:
+    settings = SearchSettings(**{"beam": 3, "max_length": (0.0, 6), **options})
+    with GhostGpu() as gpu:
+        there = search_within_budget(gpu, system, settings, prefixes)
+    (here,) = TorchBackend([small(system)]).search([SourceBatch(SOURCES, prefixes)], settings)
     for one, other in zip(there, here, strict=True):
         assert [each.tokens for each in one] == [each.tokens for each in other]
         assert [each.log_prob for each in one] == pytest.approx([each.log_prob for each in other], abs=1e-3)
+
+
+def search_within_budget(
+    gpu: GhostGpu, system: str, settings: SearchSettings, prefixes: list[list[int]] | None = None
+) -> list[list[Hypothesis]]:
+    """Search in fp32: a copy to the host for each step, one before the first; nothing else makes the host wait."""
+    model = small(system).to(GPU)
+    backend = TorchBackend([model])
+    backend.precision = "fp32"
+    steps, step = [], model.step
+    model.step = lambda *args: (steps.append(args), step(*args))[1]  # type: ignore[method-assign]
+    gpu.clear()
+    (found,) = backend.search([SourceBatch(SOURCES, prefixes)], settings)
+    assert len(steps) >= 4
+    assert not gpu.waits
+    assert sum(gpu.to_host.values()) <= 1 + len(steps)
+    assert sum(gpu.to_device.values()) == 1  # the sources themselves
+    return found
 
 
 @every_system
@@ -88,29 +112,9 @@ def test_search_in_16_bits_is_close(system: str) -> None:
         assert one[0].log_prob == pytest.approx(other[0].log_prob, rel=0.1, abs=0.3)
 
 
-@pytest.mark.parametrize(
-    ("options", "prefixes"),
-    [
-        ({}, None),
-        ({"no_repeat_ngram": 2, "min_length": 3}, None),
-        ({"diverse_groups": 2, "beam": 4}, None),
-        ({}, [[7, 8], [], [9]]),
-    ],
-    ids=["plain", "constrained", "diverse", "prefixes"],
-)
-def test_a_step_of_search_waits_once(options: dict[str, int], prefixes: list[list[int]] | None) -> None:
-    """One copy to the host for each step, and before the first the sources' lengths; nothing else makes it wait."""
-    settings = SearchSettings(**{"beam": 3, "max_length": (0.0, 8), **options})
+def test_diverse_beams_wait_once_a_step() -> None:
     with GhostGpu() as gpu:
-        backend = TorchBackend([small("transformer").to(GPU)])
-        gpu.clear()
-        (found,) = backend.search([SourceBatch(SOURCES, prefixes)], settings)
-        steps = max(len(each.tokens) for hypotheses in found for each in hypotheses)
-        assert steps > 4
-        assert not gpu.waits
-        assert sum(gpu.to_host.values()) <= 1 + (settings.limit(9) + 1)
-        assert sum(gpu.to_host.values()) >= steps
-        assert sum(gpu.to_device.values()) == 1  # the sources themselves
+        search_within_budget(gpu, "transformer", SearchSettings(beam=4, diverse_groups=2, max_length=(0.0, 6)))
 
 
 def test_a_step_of_sampling_waits_once() -> None:

@@ -1,7 +1,7 @@
 """Commands as jobs of a cluster, through submitit: on Slurm, or as processes of this machine.
 
-A job is a command that can be stopped at any moment and goes on when it is run again. What is finished is known from
-files alone, so the process that started the jobs may end too: started again, it waits for the jobs that still run.
+A job is a command that can be stopped at any moment and resumes when it is run again. Files alone tell what is
+finished, so the launcher may be stopped too: started again, it waits for the jobs that are still running.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from lamina.base.reading import read_json
 from lamina.errors import LaminaError, MissingExtraError, StoppedError, UsageError
 
 Cluster = Literal["local", "slurm"]
-POLL = 0.5  # seconds between looks at files, and at local processes
-ASK = 60.0  # seconds between questions to Slurm about a job that has left no result
+POLL = 0.5  # seconds between checks of files and local processes
+ASK = 60.0  # seconds between queries to Slurm about a job without a result
 ATTEMPTS = 20  # of a job that was preempted or killed
-STOPPED = 75  # the exit code of what was told to stop, and can go on
+STOPPED = 75  # exit code of a command that was told to stop and can resume
 GRACE = 3.0  # seconds for what a killed job had started to save and end
 ALIVE = ("PENDING", "RUNNING", "REQUEUED", "REQUEUE", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command, what it prints, and the file that tells that it is done."""
+    """A command, its log, and the file that marks it as done."""
 
     name: str
     command: tuple[str, ...]
     log: Path
     done: Path
-    content: str | None = None  # written to `done` when the command ends well; None if it writes that itself
+    content: str | None = None  # written to `done` when the command succeeds; None if it writes the file itself
 
     def is_done(self) -> bool:
-        """By the same command, if that is written down."""
+        """Whether `done` exists, with this content if one is given."""
         return self.done.is_file() and self.content in (None, self.done.read_text(encoding="utf-8"))
 
 
 class CommandRunner:
-    """What a job executes; submitit calls `checkpoint` when the cluster wants the machine back."""
+    """What a job executes; submitit calls `checkpoint` before a time limit or preemption."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.process: subprocess.Popen[bytes] | None = None
 
     def __call__(self) -> int:
-        """Run the command to its end; gives its exit code."""
+        """Run the command and return its exit code."""
         end_with_parent("SIGKILL")  # and the command, below, is told to stop when this process ends
         self.job.log.parent.mkdir(parents=True, exist_ok=True)
         with self.job.log.open("ab") as log:
@@ -68,7 +68,7 @@ class CommandRunner:
         return code
 
     def checkpoint(self) -> Any:
-        """Let the command save; the job is queued again and goes on from there."""
+        """Let the command save; the job is queued again and resumes from there."""
         from submitit.helpers import DelayedSubmission
 
         if self.process is not None:
@@ -77,7 +77,7 @@ class CommandRunner:
         return DelayedSubmission(CommandRunner(self.job))
 
     def _wait(self) -> int:
-        """By looking again and again: a signal's handler may look as well, where two waits would block each other."""
+        """By polling: a signal handler may wait as well, and two blocking waits would deadlock."""
         assert self.process is not None
         while (code := self.process.poll()) is None:
             time.sleep(POLL / 5)
@@ -85,7 +85,7 @@ class CommandRunner:
 
 
 class JobError(LaminaError):
-    """A command that failed as a job; says what it said last, with its exit code."""
+    """A command that failed as a job; the message is the last line of its log, with its exit code."""
 
     def __init__(self, log: Path, code: int) -> None:
         text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "it has printed nothing"
@@ -105,7 +105,7 @@ def parse_options(texts: Sequence[str]) -> dict[str, Any]:
 
 
 class _Launcher:
-    """Submits jobs, and knows those that an earlier launcher has left running."""
+    """Submits jobs, and finds those that an earlier launcher left running."""
 
     def __init__(self, folder: Path, cluster: Cluster, options: dict[str, Any]) -> None:
         try:
@@ -159,7 +159,7 @@ class _OtherProcess:
         return self.state != "RUNNING"
 
     def result(self) -> int:
-        return STOPPED  # nobody knows; files tell whether it is done
+        return STOPPED  # unknown; files tell whether it is done
 
     def cancel(self) -> None:
         os.kill(self.number, signal.SIGTERM)
@@ -173,7 +173,7 @@ def run_jobs(
     at_once: int,
     look: Callable[[Job], None] = lambda job: None,
 ) -> None:
-    """Have every job that is not done carried out; on this machine so many at a time, on a cluster as it sees fit."""
+    """Run every job that is not done; on this machine `at_once` at a time, on a cluster all at once."""
     waiting = [job for job in jobs if not job.is_done()]
     if not waiting:
         return

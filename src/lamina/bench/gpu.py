@@ -13,7 +13,7 @@ from lamina.base.devices import Precision, autocast
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.systems.build import build
-from lamina.training.casting import cast_layers_at_once
+from lamina.training.casting import cast_weights_together
 from lamina.translation.backends import SourceBatch, TorchBackend
 
 STEPS, VOCABULARY, SENTENCES, LENGTH = 20, 2000, 32, 24
@@ -71,7 +71,7 @@ def train_briefly(
     gpu = device.type == "cuda"
     if gpu:
         torch.cuda.reset_peak_memory_stats(device)
-        cast_layers_at_once(model)
+        cast_weights_together(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16", init_scale=1024.0)
     losses, seconds = [], []

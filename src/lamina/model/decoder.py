@@ -71,7 +71,8 @@ class CrossAttention(nn.Module):
     def __init__(self, model: ModelConfig) -> None:
         super().__init__()
         self.streams: Modules[Attention] = Modules(
-            Attention(model.d_model, model.heads, model.attention_dropout) for _ in range(model.bridge.streams)
+            Attention(model.d_model, model.heads, model.attention_dropout, cross=True)
+            for _ in range(model.bridge.streams)
         )
         self.fusion = model.bridge.build_fusion(model.d_model)
 

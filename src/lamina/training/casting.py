@@ -1,4 +1,4 @@
-"""The weights of a layer in 16 bits, all in one operation.
+"""The weights of many layers in 16 bits, all in one operation.
 
 Autocast converts each weight by itself, forward and backward: in a deep, narrow model these small operations are a
 third of all, and a GPU spends more time starting them than on the work. Values and gradients are the same.
@@ -6,6 +6,8 @@ third of all, and a GPU spends more time starting them than on the work. Values 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, islice
 from typing import Any
 
 import torch
@@ -14,58 +16,93 @@ from torch.autograd.function import once_differentiable
 
 from lamina.model.decoder import DecoderLayer
 from lamina.model.encoders.stack import EncoderLayer
+from lamina.model.layers.attention import PackedLinear
 
-Place = tuple[nn.Module, str]  # a module and the name of one of its parameters
-
-
-def cast_layers_at_once(model: nn.Module) -> None:
-    """Do this in every encoder and decoder layer, while autocast is on and gradients are taken."""
-    for module in model.modules():
-        if isinstance(module, EncoderLayer | DecoderLayer):
-            _LayerCast(module)
+GROUP = 12  # layers converted together; not all, so that ranks exchange the gradients of some while others are computed
 
 
-class _LayerCast:
-    """Puts the weights of a layer's matrix products in 16 bits in their places while the layer computes."""
+def cast_weights_together(model: nn.Module) -> None:
+    """Do this for all encoder and decoder layers whenever autocast is on and gradients are taken."""
+    layers = [module for module in model.modules() if isinstance(module, EncoderLayer | DecoderLayer)]
+    groups = [_Group(layers[first : first + GROUP]) for first in range(0, len(layers), GROUP)]
 
-    def __init__(self, layer: nn.Module) -> None:
-        linears = [module for module in layer.modules() if isinstance(module, nn.Linear)]
-        self.places: list[Place] = [
-            (linear, name) for linear in linears for name in ("weight", "bias") if linear._parameters[name] is not None
-        ]
-        self.masters: list[Tensor] = []
-        layer.register_forward_pre_hook(self.swap_in)
-        layer.register_forward_hook(self.swap_out, always_call=True)
-
-    def swap_in(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def replace(model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         device = inputs[0].device.type
-        recomputing = getattr(layer, "recompute", False)  # the second time, backward, no hook would run
-        if recomputing or not torch.is_autocast_enabled(device) or not torch.is_grad_enabled():
-            return
-        self.masters = [getattr(module, name) for module, name in self.places]
-        cast = _CastTogether.apply(torch.get_autocast_dtype(device), *self.masters)  # type: ignore[no-untyped-call]
-        for (module, name), weight in zip(self.places, cast, strict=True):
-            module._parameters[name] = weight
+        if torch.is_autocast_enabled(device) and torch.is_grad_enabled():
+            for group in groups:
+                group.replace(torch.get_autocast_dtype(device))
 
-    def swap_out(self, *_: Any) -> None:
-        for (module, name), master in zip(self.places, self.masters, strict=False):
-            module._parameters[name] = master  # type: ignore[assignment]
+    def restore(*_: Any) -> None:
+        for group in groups:
+            group.restore()
+
+    model.register_forward_pre_hook(replace)
+    model.register_forward_hook(restore, always_call=True)
+
+
+class _Group:
+    """Layers whose matrices and biases are replaced while the model computes."""
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        self.layers = layers
+        self.masters: list[tuple[nn.Linear, dict[str, Any]]] = []
+
+    def replace(self, dtype: torch.dtype) -> None:
+        """Put all in their places, packed projections as the pieces that products read."""
+        # a layer that is recomputed backward would not find its weights replaced then
+        layers = [layer for layer in self.layers if not getattr(layer, "recompute", False)]
+        linears = {part: None for layer in layers for part in layer.modules() if isinstance(part, nn.Linear)}
+        self.masters = [(linear, dict(linear._parameters)) for linear in linears if linear.weight.requires_grad]
+        weights, sizes, packed_biases = [], [], []
+        for linear, own in self.masters:
+            pieces = linear.pieces if isinstance(linear, PackedLinear) else (1,)
+            for weight in filter(torch.is_tensor, own.values()):
+                weights.append(weight)
+                sizes.append([len(weight) // sum(pieces) * piece for piece in pieces])
+            if isinstance(linear, PackedLinear):
+                packed_biases.append(len(weights) - 1)
+        if not weights:
+            return
+        cast = iter(_CastTogether.apply(dtype, sizes, packed_biases, *weights))  # type: ignore[no-untyped-call]
+        for linear, own in self.masters:
+            if isinstance(linear, PackedLinear):
+                starts = accumulate((0, *linear.pieces[:-1]))
+                matrices = list(islice(cast, len(linear.pieces)))
+                linear.replaced = list(zip(starts, matrices, cast, strict=False))
+            else:
+                linear._parameters.update({name: next(cast) for name, weight in own.items() if weight is not None})
+
+    def restore(self) -> None:
+        """The weights themselves."""
+        for linear, own in self.masters:
+            linear._parameters.update(own)
+            if isinstance(linear, PackedLinear):
+                linear.replaced = []
         self.masters = []
 
 
 class _CastTogether(torch.autograd.Function):
+    """Tensors in another type, each cut by rows; key biases, which are the middle of packed ones, have the gradient 0.
+
+    See `lamina.model.layers.attention` for the reason.
+    """
+
     @staticmethod
-    def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
-        ctx.dtype = weights[0].dtype
-        return _cast(weights, dtype)
+    def forward(
+        ctx: Any, dtype: torch.dtype, sizes: list[list[int]], packed_biases: list[int], *weights: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.sizes, ctx.packed_biases = sizes, packed_biases
+        ctx.like = [torch.empty_like(weight, device="meta") for weight in weights]
+        cast = [torch.empty_like(weight, dtype=dtype) for weight in weights]
+        torch._foreach_copy_(cast, weights)
+        return tuple(piece for weight, rows in zip(cast, sizes, strict=True) for piece in weight.split(rows))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *_cast(grads, ctx.dtype)
-
-
-def _cast(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
-    cast = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
-    torch._foreach_copy_(cast, tensors)
-    return tuple(cast)
+        device = grads[0].device
+        whole = [torch.empty_like(weight, device=device) for weight in ctx.like]
+        pieces = [piece for grad, rows in zip(whole, ctx.sizes, strict=True) for piece in grad.split(rows)]
+        torch._foreach_copy_(pieces, grads)
+        torch._foreach_zero_([whole[number].chunk(3)[1] for number in ctx.packed_biases])
+        return None, None, None, *whole

@@ -37,7 +37,7 @@ class TensorBatch:
         return sum((float(each.sum()) for each in self.importance), 0.0) if self.importance else float(self.tokens)
 
     def to(self, device: torch.device) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Tensors and importance on the device; from pinned memory nobody waits for the copy."""
+        """Tensors and importance on the device; from pinned memory the copy is asynchronous."""
         tensors, importance = (
             tuple(tensor.to(device, non_blocking=True) for tensor in part) for part in (self.tensors, self.importance)
         )

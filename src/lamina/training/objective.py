@@ -15,7 +15,7 @@ from lamina.base.devices import Precision, autocast
 from lamina.errors import LaminaError
 from lamina.model.seq2seq import Seq2Seq
 from lamina.model.states import Loss
-from lamina.training.casting import cast_layers_at_once
+from lamina.training.casting import cast_weights_together
 from lamina.training.distributed import Ranks
 from lamina.training.loading import TensorBatch, TensorUpdate
 from lamina.training.statistics import Tally
@@ -40,7 +40,7 @@ class Objective:
             logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it tells at length what it leaves uncompiled
             self.compute = torch.compile(self.parallel, dynamic=True)
         elif ranks.device.type == "cuda":
-            cast_layers_at_once(model)
+            cast_weights_together(model)
 
     def backward(self, update: TensorUpdate, scaler: Any, tally: Tally) -> None:
         """Add the gradients of an update; ranks exchange them at its last micro-batch only."""

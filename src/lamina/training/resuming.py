@@ -20,7 +20,7 @@ from lamina.training.statistics import Window
 
 
 def check_same_update(state: dict[str, Any], train: TrainSettings, batches: Batches, ranks: Ranks, run: Path) -> None:
-    """Another number of ranks is welcome as long as an update keeps its size, and with it its pairs."""
+    """Raise unless an update keeps its size, and with it its pairs; the number of ranks may change."""
     before = len(state["ranks"])
     tokens = state.get("update_tokens", train.batch_tokens * train.accumulate * before)
     if batches.capacity == tokens:

@@ -119,7 +119,7 @@ class Trainer:
         return torch.amp.GradScaler(self.ranks.device.type, enabled=precision == "fp16")
 
     def resume(self) -> None:
-        """Continue from the newest checkpoint that is whole: the first rank looks, and the others take its word."""
+        """Continue from the newest checkpoint that is whole: the first rank looks for it, the others follow."""
         step = self.ranks.gather(self._find_checkpoint() if self.ranks.first else None)[0]
         if step is not None:
             self._restore(step)

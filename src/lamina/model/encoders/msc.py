@@ -7,7 +7,7 @@ B^{n-1} ──► layer ──► layer ──► … ──► layer ───�
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -19,7 +19,7 @@ from lamina.base.settings import Depth
 from lamina.errors import Problem
 from lamina.model.blocks import block_ends, check_blocks, split_evenly
 from lamina.model.encoders.stack import EncoderLayer
-from lamina.model.layers.attention import Attention
+from lamina.model.layers.attention import Attention, KeysValues, project_together
 from lamina.model.layers.fusion import Fusion, build_fusion
 from lamina.model.layers.residuals import as_product, norm_if_pre
 from lamina.model.settings import EncoderSettings
@@ -67,14 +67,14 @@ class MscLayer(EncoderLayer):
 
     def __init__(self, settings: MscSettings, model: ModelConfig) -> None:
         super().__init__(model)
-        self.context_attention = Attention(model.d_model, model.heads, model.attention_dropout)
+        self.context_attention = Attention(model.d_model, model.heads, model.attention_dropout, cross=True)
         self.fusion = build_fusion(settings.fusion, model.d_model)
 
     def attend(self, x_BSD: Tensor, mask_B11S: Tensor, context: tuple[Tensor, ...]) -> Tensor:
-        """`context` holds LN(C^{n-1})."""
-        (context_BSD,) = context
-        collaborated_BSD = self.context_attention.read_once(x_BSD, context_BSD, mask_B11S)
-        return self.fusion(self.attention(x_BSD, mask_B11S), collaborated_BSD)
+        """`context` is LN(C^{n-1}), or its keys and values."""
+        reader = self.context_attention
+        memory = KeysValues(*context) if len(context) == 2 else reader.project_kv(context[0])
+        return self.fusion(self.attention(x_BSD, mask_B11S), reader.read(x_BSD, memory, mask_B11S))
 
 
 class GruCell(nn.GRUCell):
@@ -130,11 +130,22 @@ class MscEncoder(nn.Module):
         layers: list[Tensor] = []
         contexts: list[Tensor] = []
         for block, end in enumerate(block_ends(self.sizes)):
-            context = tuple(as_product(norm(context_BSD)) for norm in self.context_norms[block : block + 1])
-            for layer in self.layers[len(layers) : end + 1]:
+            own_layers = list(self.layers[len(layers) : end + 1])
+            for layer, context in zip(own_layers, self.read_context(block, own_layers, context_BSD), strict=True):
                 x_BSD = layer(x_BSD, states.mask_B11S, *context)
                 layers.append(x_BSD)
             if block < self.cells:
                 context_BSD = self.cell(context_BSD, x_BSD)
                 contexts.append(context_BSD)
         return replace(states, layers=tuple(layers), contexts=tuple(contexts), top_BSD=self.final_norm(x_BSD))
+
+    def read_context(self, block: int, layers: Sequence[nn.Module], context_BSD: Tensor) -> list[tuple[Tensor, ...]]:
+        """What each layer of a block reads of C^{n-1}: keys and values, all computed in one product."""
+        own = [layer for layer in layers if isinstance(layer, MscLayer)]
+        if not own:
+            return [()] * len(layers)
+        normed_BSD = as_product(self.context_norms[block](context_BSD))
+        if own[0].recompute:  # a layer that keeps nothing but its input projects the context by itself
+            return [(normed_BSD,)] * len(layers)
+        memories = project_together([layer.context_attention for layer in own], normed_BSD)
+        return [(memory.keys_BHMK, memory.values_BHMK) for memory in memories]

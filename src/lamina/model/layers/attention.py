@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,29 +25,28 @@ class KeysValues:
 
 
 class PackedLinear(nn.Linear):
-    """Projections of one width in one matrix, of which some or all are computed at once."""
+    """The projections of query, key and value in one matrix, of which some or all are computed at once."""
 
-    def __init__(self, d_model: int, parts: int) -> None:
-        super().__init__(d_model, parts * d_model)
+    def __init__(self, d_model: int, pieces: tuple[int, ...]) -> None:
+        super().__init__(d_model, 3 * d_model)
+        self.pieces = pieces  # how many projections are computed together: (3,), or (1, 2)
+        self.replaced: list[tuple[int, Tensor, Tensor]] = []  # pieces in 16 bits, while training puts them here
 
     def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
-        """Parts `first` up to `last`, side by side."""
-        if last - first == self.out_features // self.in_features:
-            return F.linear(x_BTD, self.weight, self.trained_bias())
-        rows = slice(first * self.in_features, last * self.in_features)
-        return F.linear(x_BTD, self.weight[rows], self.trained_bias()[rows])
+        """Projections `first` up to `last`, side by side."""
+        return F.linear(x_BTD, *self.part(first, last))
 
-    def project_apart(self, x_BTD: Tensor, other_BMD: Tensor) -> tuple[Tensor, Tensor]:
-        """The first part of one tensor and the others of another; both are cut from the matrix at once."""
-        sizes = [self.in_features, self.out_features - self.in_features]
-        (weight, weights), (bias, biases) = self.weight.split(sizes), self.trained_bias().split(sizes)
-        return F.linear(x_BTD, weight, bias), F.linear(other_BMD, weights, biases)
-
-    def trained_bias(self) -> Tensor:
-        """The bias of all parts, with the gradient that it should have."""
-        if not torch.is_grad_enabled():
-            return self.bias
-        return _FixedKeyBias.apply(self.bias)  # type: ignore[no-untyped-call]
+    def part(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Weight and bias of projections `first` up to `last`."""
+        bias: Tensor = self.bias
+        if torch.is_grad_enabled() and not self.replaced:
+            bias = _FixedKeyBias.apply(bias)  # type: ignore[no-untyped-call]
+        pieces = self.replaced or [(0, self.weight, bias)]
+        start, weight, bias = next(piece for piece in reversed(pieces) if piece[0] <= first)
+        if (last - first) * self.in_features == len(weight):
+            return weight, bias
+        rows = slice((first - start) * self.in_features, (last - start) * self.in_features)
+        return weight[rows], bias[rows]
 
 
 class _FixedKeyBias(torch.autograd.Function):
@@ -69,15 +69,15 @@ class _FixedKeyBias(torch.autograd.Function):
 class Attention(nn.Module):
     """softmax(QKᵀ/√K)V over contiguous slices of D, with Wq, Wk, Wv packed into one matrix.
 
-    Self-attention projects all three at once. Cross-attention projects keys and values of a memory once
+    Self-attention projects all three at once. Cross-attention (`cross`) projects keys and values of a memory once
     per source (`project_kv`) and queries at every step (`read`).
     """
 
-    def __init__(self, d_model: int, heads: int, dropout: float) -> None:
+    def __init__(self, d_model: int, heads: int, dropout: float, *, cross: bool = False) -> None:
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.qkv = PackedLinear(d_model, 3)
+        self.qkv = PackedLinear(d_model, (1, 2) if cross else (3,))
         self.out = nn.Linear(d_model, d_model)
         self.recorded_weights: list[Tensor] | None = None  # the weights of every call, while they are recorded
 
@@ -132,18 +132,19 @@ class Attention(nn.Module):
         """Attend from x to a projected memory."""
         return self.out(self.attend(self.query(x_BTD), memory, mask))
 
-    def read_once(self, x_BTD: Tensor, memory_BMD: Tensor, mask: Tensor) -> Tensor:
-        """Attend from x to a memory that nobody else reads."""
-        query, packed = self.qkv.project_apart(x_BTD, memory_BMD)
-        (query_BHTK,) = self.split_heads(query, 1)
-        keys_BHMK, values_BHMK = self.split_heads(packed, 2)
-        return self.out(self.attend(query_BHTK, KeysValues(keys_BHMK, values_BHMK), mask))
-
     def forward(self, x_BTD: Tensor, mask: Tensor) -> Tensor:
         """Attend from x to itself."""
         query_BHTK, keys_BHTK, values_BHTK = self.project(x_BTD, 0, 3)
         attended_BTD = self.attend(query_BHTK, KeysValues(keys_BHTK, values_BHTK), mask)
         return self.out(attended_BTD)
+
+
+def project_together(readers: Sequence[Attention], memory_BMD: Tensor) -> list[KeysValues]:
+    """Keys and values of one memory for each of its readers, all in one product."""
+    parts = [reader.qkv.part(1, 3) for reader in readers]
+    packed = F.linear(memory_BMD, torch.cat([weight for weight, _ in parts]), torch.cat([bias for _, bias in parts]))
+    heads = readers[0].split_heads(packed, 2 * len(readers))
+    return [KeysValues(*pair) for pair in zip(heads[::2], heads[1::2], strict=True)]
 
 
 def attend_short(

@@ -26,7 +26,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, T, D)."""
-        return self.down_proj(self.dropout(self.up_proj(x_BTD).relu_()))
+        return self.down_proj(self.dropout(self.up_proj(x_BTD).relu()))
 
 
 class SmoothFeedForward(FeedForward):

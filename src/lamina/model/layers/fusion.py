@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 Fusion = Literal["gate", "add"]
@@ -19,11 +20,13 @@ class GatedFusion(nn.Module):
 
     def gate(self, attended_BTD: Tensor, context_BTD: Tensor) -> Tensor:
         """How much of `attended` passes, a value per dimension."""
-        return (self.from_attended(attended_BTD) + self.from_context(context_BTD)).sigmoid()
+        summed = self.from_attended(attended_BTD).flatten(0, 1)
+        weight = self.from_context.weight
+        return torch.addmm(summed, context_BTD.flatten(0, 1), weight.t()).view_as(context_BTD).sigmoid()
 
     def forward(self, attended_BTD: Tensor, context_BTD: Tensor) -> Tensor:
         """Both (B, T, D)."""
-        return context_BTD + self.gate(attended_BTD, context_BTD) * (attended_BTD - context_BTD)
+        return torch.lerp(context_BTD, attended_BTD, self.gate(attended_BTD, context_BTD))
 
 
 class AddedFusion(nn.Module):
