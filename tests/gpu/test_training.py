@@ -68,7 +68,7 @@ def records(out: Path, kind: str) -> list[dict[str, Any]]:
     [
         ("transformer", "fp32", "train.accumulate=2"),
         ("surface-fusion", "bf16", "train.source_word_dropout=0.1"),
-        ("msc", "fp16", "train.weight_decay=0.1"),
+        ("msc", "fp16", "train.optimizer=adamw"),
         ("msc", "bf16", "train.gradient_checkpointing=true"),
         ("pointer-generator", "bf16", "train.edit_weight=3.0"),
         ("hierarchical", "fp16", "train.label_smoothing=0.0"),
