@@ -126,7 +126,9 @@ def test_shipped_studies_run_for_two_steps(path: Path, data: Path, few: tuple[Pa
     pair = [str(each) for each in few]
     content["test"] = dict.fromkeys(tests, pair) if isinstance(tests, dict) else pair
     small = {"model.d_model": 8, "model.ffn_size": 8, "model.heads": 2, "train.batch_tokens": 256}
-    content["set"] = content.get("set", {}) | small | {"train.save_every": 1, "train.validate_every": 2}
+    content["set"] = (
+        content.get("set", {}) | small | {"train.warmup": 1, "train.save_every": 1, "train.validate_every": 2}
+    )
     content["average"] = content.get("average") and 2
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     result = run_lamina("study", tmp_path / "study.yaml", "--out", tmp_path / "out", "--jobs", "2", "--quiet")
