@@ -2,8 +2,8 @@
 
     python benchmarks/pointer_speed.py [--size tiny] [--vocabulary 10000] [--rounds 5]
 
-Random weights, pre-norm, one thread. Training: forward, backward and a fused Adam on 64 pairs of 24 tokens. Decoding: 32
-sentences of 20 tokens, beam 5, outputs of 25 tokens, by the CPU engine. The two heads take turns, and CPU time is
+Random weights, pre-norm, one thread. Training: forward, backward and a fused Adam on 64 pairs of 24 tokens. Decoding:
+32 sentences of 20 tokens, beam 5, outputs of 25 tokens, by the CPU engine. The two heads take turns, and CPU time is
 measured, so that background load affects both alike. Prints JSON: tokens per second (best round) and their ratios.
 """
 

@@ -143,6 +143,16 @@ def test_every_kind_of_error_alone(kind: str) -> None:
     assert any(noisy != clean for noisy, clean in noise.pairs(CLEAN))
 
 
+def test_misspelled_by_sound() -> None:
+    """A spelling that sounds alike, after the first letter; none in a language without a table."""
+    noise = Noise("en", ErrorSettings(), 1)
+    spelt = {noise.spell_by_sound("phase", Random(seed)) for seed in range(50)}
+    assert {"phace", "phese", "phas"} <= spelt
+    assert all(word[0] == "p" and word != "phase" for word in spelt)
+    assert noise.spell_by_sound("the", Random(1)) is None
+    assert Noise("xx", ErrorSettings(), 1).spell_by_sound("phase", Random(1)) is None
+
+
 def test_other_languages_and_empty_lines() -> None:
     noise = Noise("xx", ErrorSettings(rate=0.9), 1)
     assert next(iter(noise.pairs(["", "слово"]))) == ("", "")

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def edits(
     source: Annotated[Path, typer.Option("--source", help="The uncorrected text, one tokenised sentence per line.")],
-    hypothesis: Annotated[Path, typer.Option("--hyp", help="Its correction, line by line.")],
+    hypothesis: Annotated[Path, typer.Option("--hyp", help="The corrected text, line by line.")],
     form: Annotated[
-        Literal["m2", "diff", "jsonl"], typer.Option("--format", help="`diff` is for people, in colour on a terminal.")
+        Literal["m2", "diff", "jsonl"], typer.Option("--format", help="`diff` is for reading, coloured on a terminal.")
     ] = "m2",
-    output: Annotated[Path | None, typer.Option("--output", help="Where to write.", show_default="stdout")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Output file.", show_default="stdout")] = None,
     force: Force = False,
 ) -> None:
     """Write the edits that turn one text into another.

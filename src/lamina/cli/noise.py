@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 def noise(
     input_file: Annotated[Path, typer.Option("--input", help="Clean text, one sentence per line (plain, .gz, .zst).")],
     output: Annotated[
-        tuple[Path, Path], typer.Option("--output", metavar="SRC TGT", help="Where to write: with errors, and clean.")
+        tuple[Path, Path],
+        typer.Option("--output", metavar="SRC TGT", help="Output files: text with errors, clean text."),
     ],
-    lang: Annotated[str, typer.Option("--lang", help="The language; en and uk have tables of their own.")] = "en",
-    errors: Annotated[Path | None, typer.Option("--errors", help="Rate, mix and confusions of errors (YAML).")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed makes the same errors.")] = 1,
+    lang: Annotated[str, typer.Option("--lang", help="Language; en and uk have their own error tables.")] = "en",
+    errors: Annotated[Path | None, typer.Option("--errors", help="Error rate, mix and confusions (YAML).")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same errors.")] = 1,
     force: Force = False,
 ) -> None:
-    """Put errors into clean text, so that it can train a corrector.
+    """Add synthetic errors to clean text, to train a corrector.
 
     [bold]Examples[/bold]
 

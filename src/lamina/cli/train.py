@@ -25,7 +25,7 @@ def train(
         Path | None, typer.Option("--init-from", help="Start from the weights of this run or model (fine-tuning).")
     ] = None,
     grow_from: Annotated[
-        Path | None, typer.Option("--grow-from", help="A run or model to build a deeper one around (depth-growing).")
+        Path | None, typer.Option("--grow-from", help="Build a deeper model around this run or model (depth growing).")
     ] = None,
     device: Device = "auto",
     threads: Threads = None,

@@ -54,7 +54,7 @@ def translate(
     ] = None,
     shallow: Annotated[
         Path | None,
-        typer.Option("--shallow", help="The run that RUN was grown from: the best by both (shallow-deep decoding)."),
+        typer.Option("--shallow", help="The run that RUN was grown from; both rank the n-best (shallow-deep)."),
     ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
     temperature: Annotated[

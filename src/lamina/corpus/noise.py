@@ -30,12 +30,12 @@ class ErrorMix(Settings):
     """How often each kind of error is tried, relative to the others."""
 
     confusion: Weight = 4  # a word or phrase that an .m2 file or the language's table has for it
-    spelling: Weight = 3  # a letter lost, doubled, wrong or in the wrong place
+    spelling: Weight = 3  # another spelling of the same sound, or a letter lost, doubled, wrong or misplaced
     ending: Weight = 2  # another ending
     omission: Weight = 2  # a small word left out
     addition: Weight = 1  # a small word too many
     swap: Weight = 0.5  # two words in the wrong order
-    case: Weight = 0.5  # a capital letter lost or put in
+    case: Weight = 0.5  # a capital letter lost or added
     punctuation: Weight = 1  # lost
 
 
