@@ -41,10 +41,10 @@ def chunks(place: Path) -> list[str]:
 
 def test_shards_share_the_translation(place: Path, data: Path, straight: Path) -> None:
     first = run_lamina(*arguments(place, data, straight, "--shard", "2/2"))
-    assert first == (0, f"{place / 'run'}: shard 2/2 is translated; 2 chunks are left to other shards.\n", "")
+    assert first == (0, f"{place / 'run'}: shard 2/2 is complete; other shards have 2 chunks left.\n", "")
     assert chunks(place) == ["000001.jsonl"]
     second = run_lamina(*arguments(place, data, straight, "--shard", "1/2"))
-    assert second == (0, f"{place / 'run'}: shard 1/2 is translated; all shards are done.\n", "")
+    assert second == (0, f"{place / 'run'}: shard 1/2 is complete; all shards are complete.\n", "")
     assert chunks(place) == ["000000.jsonl", "000001.jsonl", "000002.jsonl"]
     last = (place / "run" / "distill" / "outputs" / "000002.jsonl").read_text().splitlines()
     assert len(last) == 10
@@ -87,7 +87,7 @@ def test_mistakes_are_one_line(place: Path, data: Path, straight: Path) -> None:
     assert run_lamina(*arguments(place, data, straight, *twice)) == (
         2,
         "",
-        "lamina: There must be as many --target as --source files, but there are 2 and 1.\n",
+        "lamina: --target must be given as often as --source, but there are 2 and 1.\n",
     )
     assert run_lamina(*arguments(place, data, straight, "--target", place / "none")) == (
         3,
@@ -98,7 +98,7 @@ def test_mistakes_are_one_line(place: Path, data: Path, straight: Path) -> None:
     assert run_lamina(*arguments(place, data, straight, "--shard", "2/3", "--beam", "3")) == (
         2,
         "",
-        f"lamina: {place / 'run'}: cannot be resumed with other beam. Choose another --out.\n",
+        f"lamina: {place / 'run'}: cannot be resumed with a different beam. Choose another --out.\n",
     )
 
 

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
+from lamina.corpus.prepared import PreparedData
 from lamina.demo.grammar import write_demo
+from lamina.recipe.decode import SearchSettings
+from lamina.search.stepper import TorchStepper
+from lamina.store.loading import load_run
+from lamina.store.model_folder import write_model_folder
+from lamina.systems.build import build
 from lamina.systems.published import SYSTEMS
-from lamina.translation import load
-from support import run_lamina
+from lamina.translation import Translation, load
+from lamina.translation.onnx import OnnxBackend
+from support import run_lamina, scramble
 
 TRAINING = "train: {max_steps: 120, batch_tokens: 1024, lr: 2.0e-3, warmup: 40, save_every: 120, validate_every: 120}\n"
-SIZES = "{size: tiny, d_model: 64, ffn_size: 128, encoder: {layers: 2}, decoder: {layers: 2}}"
+SIZES: dict[str, Any] = {"d_model": 64, "ffn_size": 128, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
@@ -32,19 +44,55 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(demo: Path, system: str) -> Path:
     run = demo / "runs" / system
     if not run.exists():
-        (demo / f"{system}.yaml").write_text(f"name: {system}\nsystem: {system}\nmodel: {SIZES}\n{TRAINING}")
+        (demo / f"{system}.yaml").write_text(
+            f"name: {system}\nsystem: {system}\nmodel: {json.dumps(SIZES)}\n{TRAINING}"
+        )
         done = run_lamina("train", demo / f"{system}.yaml", "--data", demo / "data", "--out", run)
         assert done.returncode == 0, done.stderr
     return run
 
 
+def random(demo: Path, system: str) -> Path:
+    """The same model before any training, with larger weights, so that its outputs differ from source to source."""
+    folder = demo / "random" / system
+    if not folder.exists():
+        torch.manual_seed(1)
+        text = PreparedData(demo / "data").text
+        model = scramble(
+            build(system, size="tiny", vocab_size=len(text.source.vocabulary), dropout=0.0, **SIZES).eval()
+        )
+        write_model_folder(folder, model, text, "Made by a test.", SearchSettings(beam=5, max_length=(1.0, 5)))
+    return folder
+
+
+def check_steps(run: Path, out: Path, lines: list[str], outputs: list[Translation]) -> None:
+    """Both give the tokens of the translations the same log-probabilities, and every other token too."""
+    loaded = load_run(run)
+    own, exported = TorchStepper(loaded.model), OnnxBackend(out).stepper
+    pad = partial(pad_sequence, batch_first=True, padding_value=loaded.model.pad_id)
+    source_BS = pad([torch.tensor(ids) for ids in loaded.text.source.encode(lines)])
+    written_BT = pad([torch.tensor(loaded.text.target.vocabulary.encode(each.tokens)) for each in outputs])
+    tokens_B = torch.full((len(lines),), loaded.model.start_id)
+    with torch.no_grad():
+        states: tuple[Any, Any] = own.start(source_BS, 1), exported.start(source_BS, 1)
+        for next_B in written_BT.T:
+            expected, first = own.step(tokens_B, states[0])
+            found, second = exported.step(tokens_B, states[1])
+            torch.testing.assert_close(found.full(), expected.full(), rtol=1e-5, atol=1e-4)
+            tokens_B, states = next_B, (first, second)
+
+
+@pytest.mark.parametrize("make", [trained, random])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_onnx(system: str, demo: Path) -> None:
+def test_onnx(system: str, make: Callable[[Path, str], Path], demo: Path) -> None:
     pytest.importorskip("onnxruntime")
-    run, out = trained(demo, system), demo / f"{system}-onnx"
+    run, out = make(demo, system), demo / f"{system}-{make.__name__}-onnx"
     assert run_lamina("export", run, "--to", "onnx", "--out", out).returncode == 0
     lines = (demo / "test.en").read_text().splitlines()
-    expected = [each.text for each in load(run).translate(lines, beam=5)]
+    outputs = load(run).translate(lines, beam=5)
+    check_steps(run, out, lines[:20], outputs[:20])
+    expected = [each.text for each in outputs]
+    assert len(set(expected)) > 100
     assert [each.text for each in load(out).translate(lines, beam=5)] == expected
     command = [sys.executable, "-I", out / "run.py", "--beam", "5"]
     script = subprocess.run(command, input=(demo / "test.en").read_bytes(), capture_output=True, check=True)

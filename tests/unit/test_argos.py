@@ -46,7 +46,7 @@ def test_a_package(tmp_path: Path) -> None:
     out = tmp_path / "en-de.argosmodel"
     assert run_lamina("export", tmp_path / "model", "--to", "argos", "--out", out) == (
         0,
-        f"{out}: {tmp_path / 'model'} for argos\n",
+        f"{out}: {tmp_path / 'model'} exported to argos\n",
         f"Next: argospm install {out}\n",
     )
     with zipfile.ZipFile(out) as archive:
@@ -65,19 +65,19 @@ def test_refusals(tmp_path: Path) -> None:
     assert run_lamina("export", tmp_path / "msc", "--to", "argos", "--out", out) == (
         2,
         "",
-        "lamina: Argos cannot express encoder `msc`: it knows plain stacks; nor bridge `collaborative`: it knows one "
-        "memory, the encoder's final states. ONNX can: `lamina export --to onnx`.\n",
+        "lamina: Argos Translate does not support encoder `msc` (only `stack`) or bridge `collaborative` (only `top`). "
+        "ONNX does: `lamina export --to onnx`.\n",
     )
     assert run_lamina("export", tmp_path / "words", "--to", "argos", "--out", out) == (
         2,
         "",
-        "lamina: Argos cannot express subwords `none`: it knows one SentencePiece model for both sides. CTranslate2 "
-        "can: `lamina export --to ctranslate2`.\n",
+        "lamina: Argos Translate does not support subwords `none` (only SentencePiece, one model for both). "
+        "CTranslate2 does: `lamina export --to ctranslate2`.\n",
     )
     assert run_lamina("export", tmp_path / "codes", "--to", "argos", "--out", out) == (
         2,
         "",
-        "lamina: Argos needs the codes of both languages, but one is `source`: `lamina prepare --langs`.\n",
+        "lamina: Argos Translate needs language codes, but one is `source`. Give them to `lamina prepare --langs`.\n",
     )
     assert run_lamina("export", tmp_path / "codes", "--to", "argos", "--out", tmp_path / "a") == (
         2,

@@ -1,4 +1,4 @@
-"""Exports to CTranslate2 compute what Lamina computes, and what it cannot express is refused by name."""
+"""Exports to CTranslate2 compute what Lamina computes, and unsupported parts are refused by name."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_every_system_exports_or_is_refused_by_its_sockets(system: str, tmp_path
         return
     with pytest.raises(UsageError) as refusal:
         export_ctranslate2(model, text, tmp_path / "out")
-    assert re.findall(r"(?:express|nor) ([a-z ]+ `[a-z_]+`):", str(refusal.value)) == REFUSED[system]
+    assert re.findall(r"(?:support|or) ([a-z ]+ `[a-z_]+`) \(only", str(refusal.value)) == REFUSED[system]
     assert not list(tmp_path.iterdir())
 
 
@@ -191,10 +191,8 @@ def test_the_refusal_says_everything(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refusal:
         export_ctranslate2(small("msc-surface"), words(SMALL, SMALL), tmp_path / "out")
     assert str(refusal.value) == (
-        "CTranslate2 cannot express encoder `msc`: it knows plain stacks; "
-        "nor bridge `collaborative`: it knows one memory, the encoder's final states; "
-        "nor head `surface`: it knows one softmax over the vocabulary. "
-        "ONNX can: `lamina export --to onnx`."
+        "CTranslate2 does not support encoder `msc` (only `stack`) or bridge `collaborative` (only `top`) or "
+        "head `surface` (only `softmax`). ONNX does: `lamina export --to onnx`."
     )
 
 
@@ -227,7 +225,7 @@ def run(tmp_path: Path) -> Path:
 def test_the_command(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     result = run_lamina("export", run, "--to", "ctranslate2", "--out", out)
-    assert result == (0, f"{out}: {run} for ctranslate2\n", f"Next: cat {out / 'README.md'}\n")
+    assert result == (0, f"{out}: {run} exported to ctranslate2\n", f"Next: cat {out / 'README.md'}\n")
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
     assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == [
         "README.md",
@@ -276,8 +274,7 @@ def test_a_refusal_ends_with_2(tmp_path: Path) -> None:
     assert result == (
         2,
         "",
-        "lamina: CTranslate2 cannot express head `surface`: it knows one softmax over the vocabulary. "
-        "ONNX can: `lamina export --to onnx`.\n",
+        "lamina: CTranslate2 does not support head `surface` (only `softmax`). ONNX does: `lamina export --to onnx`.\n",
     )
 
 

@@ -1,4 +1,4 @@
-"""Exports to transformers compute what Lamina computes, and what it cannot express is refused by name."""
+"""Exports to transformers compute what Lamina computes, and unsupported parts are refused by name."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_every_other_system_is_refused_by_its_socket(system: str, tmp_path: Path
     odd.update([model.config.decoder.attention, model.config.decoder.wiring])
     for fits in ("stack", "top", "softmax", "self", "residual"):
         odd.pop(fits, None)
-    assert message.startswith("Transformers cannot express ")
+    assert message.startswith("Hugging Face transformers does not support ")
     assert all(f"`{choice}`" in message for choice in odd)
-    assert message.endswith("ONNX can: `lamina export --to onnx`.")
+    assert message.endswith("ONNX does: `lamina export --to onnx`.")
     assert not (tmp_path / "out").exists()
 
 
@@ -64,13 +64,13 @@ def test_refusals_on_the_command_line(tmp_path: Path) -> None:
     assert run_lamina("export", tmp_path / "model", "--to", "huggingface", "--out", tmp_path / "out") == (
         2,
         "",
-        "lamina: Transformers cannot express share_embeddings `none` with pre-norm: Pegasus has one embedding for "
-        "everything. ONNX can: `lamina export --to onnx`.\n",
+        "lamina: Hugging Face transformers does not support share_embeddings `none` with pre-norm (Pegasus has a "
+        "single embedding matrix). ONNX does: `lamina export --to onnx`.\n",
     )
     assert run_lamina("export", tmp_path / "model", "--to", "huggingface", "--int8", "--out", tmp_path / "out") == (
         2,
         "",
-        "lamina: --int8: transformers quantises when it loads; export 8 bits with --to onnx or ctranslate2.\n",
+        "lamina: --int8: transformers quantises models when it loads them; use --to onnx or ctranslate2.\n",
     )
 
 

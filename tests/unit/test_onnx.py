@@ -18,7 +18,7 @@ from lamina.search.beam import beam_search
 from lamina.search.stepper import TorchStepper
 from lamina.systems.published import SYSTEMS
 from lamina.text.pipeline import pipeline_of_words
-from lamina.text.vocabulary import Vocabularies
+from lamina.text.vocabulary import BOS, Vocabularies
 from lamina.translation import load
 from lamina.translation.onnx import OnnxBackend
 from support import VARIANTS, WORDS, build_combination, make_batch, run_lamina, save, small
@@ -86,6 +86,19 @@ def test_a_shifted_start_and_separate_vocabularies(tmp_path: Path) -> None:
     check_steps(model, tmp_path / "onnx")
 
 
+@pytest.mark.slow
+def test_documents_have_any_number_of_sentences(tmp_path: Path) -> None:
+    model = small("hierarchical")
+    export_onnx(model, TEXT, SEARCH, tmp_path / "onnx")
+    source_BS = make_batch((9, 4)).source_BS
+    source_BS[0, [2, 5]] = BOS
+    tokens_R = torch.full((2,), model.start_id)
+    with torch.no_grad():
+        own, exported = TorchStepper(model), OnnxBackend(tmp_path / "onnx").stepper
+        expected, found = (each.step(tokens_R, each.start(source_BS, 1))[0].full() for each in (own, exported))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("onnx")
@@ -93,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = run_lamina("export", place / "model", "--to", "onnx", "--out", place / "onnx")
     assert result == (
         0,
-        f"{place / 'onnx'}: {place / 'model'} for onnx\n",
+        f"{place / 'onnx'}: {place / 'model'} exported to onnx\n",
         f"Next: cat {place / 'onnx' / 'README.md'}\n",
     )
     return place
@@ -110,8 +123,8 @@ def test_what_is_in_the_folder(folder: Path) -> None:
     for name in ("encoder.onnx", "decoder.onnx"):
         graph = onnx.load(folder / "onnx" / name)
         onnx.checker.check_model(graph, full_check=True)
-        assert [each.version for each in graph.opset_import] == [17]
-    assert json.loads((folder / "onnx" / "onnx.json").read_text())["opset"] == 17
+        assert [each.version for each in graph.opset_import] == [18]
+    assert json.loads((folder / "onnx" / "onnx.json").read_text())["opset"] == 18
 
 
 @pytest.mark.parametrize("beam", [1, 5])

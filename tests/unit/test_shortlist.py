@@ -113,13 +113,13 @@ def test_on_disk(tmp_path: Path) -> None:
     assert run_lamina("translate", tmp_path / "model", "--shortlist", tmp_path / "none", stdin="w1\n") == (
         3,
         "",
-        f"lamina: {tmp_path / 'none' / 'shortlist.safetensors'}: not found; `lamina shortlist` makes one.\n",
+        f"lamina: {tmp_path / 'none' / 'shortlist.safetensors'}: not found; create it with `lamina shortlist`.\n",
     )
     Shortlist(few().candidates, few().frequent, "other").save(tmp_path / "other")
     assert run_lamina("translate", tmp_path / "model", "--shortlist", tmp_path / "other", stdin="w1\n") == (
         3,
         "",
-        f"lamina: {tmp_path / 'other'}: was made for other vocabularies; make one with `lamina shortlist`.\n",
+        f"lamina: {tmp_path / 'other'}: was made for other vocabularies; create a new one with `lamina shortlist`.\n",
     )
     (tmp_path / "other" / "shortlist.safetensors").write_bytes(b"x")
     result = run_lamina("translate", tmp_path / "model", "--shortlist", tmp_path / "other", stdin="w1\n")

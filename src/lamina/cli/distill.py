@@ -1,4 +1,4 @@
-"""`lamina distill`: a small student learns what a teacher writes."""
+"""`lamina distill`: train a small student on a teacher's translations."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from lamina.errors import UsageError
 
 
 def distill(
-    teachers: Annotated[list[Path], typer.Argument(metavar="TEACHER", help="A run or model; several: an ensemble.")],
-    student: Annotated[Path, typer.Option("--student", help="The student's recipe: a file or a shipped one's name.")],
-    source: Annotated[list[Path], typer.Option("--source", help="Sources for the teacher to translate; repeatable.")],
+    teachers: Annotated[list[Path], typer.Argument(metavar="TEACHER", help="Run or model; several form an ensemble.")],
+    student: Annotated[Path, typer.Option("--student", help="Recipe of the student: file or shipped name.")],
+    source: Annotated[list[Path], typer.Option("--source", help="Text for the teacher to translate; repeatable.")],
     valid: Annotated[tuple[Path, Path], typer.Option("--valid", metavar="SRC TGT", help="Validation pairs.")],
-    out: Annotated[Path, typer.Option("--out", help="The student's run.")],
+    out: Annotated[Path, typer.Option("--out", help="Run folder of the student.")],
     target: Annotated[
-        list[Path] | None, typer.Option("--target", help="References of the sources, to mix in; repeatable.")
+        list[Path] | None, typer.Option("--target", help="References of the sources, mixed in; repeatable.")
     ] = None,
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Pairs for the report.")
+        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Test pairs for the report.")
     ] = None,
-    beam: Annotated[int, typer.Option("--beam", min=1, max=256, help="The teacher's beam.")] = 5,
-    shard: Annotated[str, typer.Option("--shard", metavar="I/N", help="Translate only this part, then stop.")] = "1/1",
+    beam: Annotated[int, typer.Option("--beam", min=1, max=256, help="Beam size of the teacher.")] = 5,
+    shard: Annotated[str, typer.Option("--shard", metavar="I/N", help="Only translate part I of N.")] = "1/1",
+    no_mix: Annotated[bool, typer.Option("--no-mix", help="Train the student on the teacher's outputs alone.")] = False,
     no_baseline: Annotated[
-        bool, typer.Option("--no-baseline", help="Do not also train the student on the references alone.")
+        bool, typer.Option("--no-baseline", help="Skip the baseline: the same student trained on the references alone.")
     ] = False,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
@@ -40,10 +41,11 @@ def distill(
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the report only.")] = False,
 ) -> None:
-    """Teach a small student: translate with the teacher, filter, mix with references, train, compare.
+    """Train a small student on the translations of a teacher (sequence-level knowledge distillation).
 
-    Stop it however you like; the same command resumes. `--shard 1/4` to `--shard 4/4` share the translation out to
-    processes or machines; then the same command without `--shard` trains the student.
+    The teacher translates the sources; its outputs are filtered and mixed with the references; the student is trained
+    and compared with the teacher. If interrupted, rerun the same command to resume. `--shard 1/4` to `--shard 4/4`
+    distribute the translation over processes or machines; the same command without `--shard` then trains.
 
     [bold]Example[/bold]
 
@@ -66,15 +68,23 @@ def distill(
     part = read_shard(shard)
     find_recipe(student)
     plan = Distillation(
-        tuple(teachers), student, tuple(source), tuple(target or ()), valid, out, beam, tuple(overrides or ())
+        tuple(teachers),
+        student,
+        tuple(source),
+        tuple(target or ()),
+        valid,
+        out,
+        beam,
+        not no_mix,
+        tuple(overrides or ()),
     )
     plan.check()
     plan.begin()
     with show_progress(quiet) as progress:
         missing = translate_sources(plan, part, int8, device, threads, progress)
     if missing or part != (1, 1):
-        state = f"{missing:,} chunks are left to other shards" if missing else "all shards are done"
-        print(f"{out}: shard {shard} is translated; {state}.")
+        state = f"other shards have {missing:,} chunks left" if missing else "all shards are complete"
+        print(f"{out}: shard {shard} is complete; {state}.")
         return
     text = load_run(teachers[0]).text
     languages = (text.source.language, text.target.language)
@@ -88,7 +98,9 @@ def distill(
         references = bool(plan.targets) and not no_baseline and test is not None
         if references:
             if len(plan.sources) > 1:
-                raise UsageError("The report's baseline needs one --source and one --target; use --no-baseline.")
+                raise UsageError(
+                    "The baseline needs exactly one --source and one --target; skip it with --no-baseline."
+                )
             data = prepare_text(plan, TwoFiles(plan.sources[0], plan.targets[0]), folder / "reference-data")
             train_student(plan, data, folder / "references", cores, show)
     if test is not None:
@@ -104,7 +116,7 @@ def distill(
 
 
 def read_shard(given: str) -> tuple[int, int]:
-    """`2/4` as two numbers."""
+    """Parse `2/4`."""
     match = re.fullmatch(r"(\d+)/(\d+)", given)
     number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= count:

@@ -13,14 +13,14 @@ from lamina.cli.options import Checkpoint
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, a checkpoint folder or a model folder.")],
-    to: Annotated[Literal["ctranslate2", "onnx", "huggingface", "argos"], typer.Option("--to", help="The format.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder (argos: the file) to write; must not exist.")],
+    to: Annotated[Literal["ctranslate2", "onnx", "huggingface", "argos"], typer.Option("--to", help="Format.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write (argos: file); must not exist yet.")],
     checkpoint: Checkpoint = "best",
-    int8: Annotated[bool, typer.Option("--int8", help="Write the weights of matrix products in 8 bits.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Store the weights of matrix products in 8 bits.")] = False,
 ) -> None:
-    """Write a model in the format of another engine.
+    """Export a model for another engine.
 
-    ONNX holds every system. A model that a format cannot express is refused with the reason.
+    ONNX supports every system. If a format does not support a model, the error names the part and a format that does.
 
     [bold]Examples[/bold]
 
@@ -36,7 +36,7 @@ def export(
     from lamina.store.loading import load_run
 
     if int8 and to == "huggingface":
-        raise UsageError("--int8: transformers quantises when it loads; export 8 bits with --to onnx or ctranslate2.")
+        raise UsageError("--int8: transformers quantises models when it loads them; use --to onnx or ctranslate2.")
     loaded = load_run(run, checkpoint)
     if to == "onnx":
         from lamina.interop.onnx import export_onnx
@@ -54,5 +54,5 @@ def export(
         from lamina.interop.ctranslate2 import export_ctranslate2
 
         export_ctranslate2(loaded.model, loaded.text, out, int8)
-    print(f"{out}: {run} for {to}")
+    print(f"{out}: {run} exported to {to}")
     say_next(*(("argospm", "install", out) if to == "argos" else ("cat", out / "README.md")))

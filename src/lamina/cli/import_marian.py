@@ -1,4 +1,4 @@
-"""`lamina import-marian`: OPUS-MT checkpoints become model folders."""
+"""`lamina import-marian`: convert OPUS-MT checkpoints to model folders."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lamina.cli.next_step import say_next
 
 def import_marian(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A Marian checkpoint in Hugging Face format, such as OPUS-MT's.")
+        Path, typer.Argument(metavar="FOLDER", help="Marian checkpoint in Hugging Face format, such as OPUS-MT.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The model folder to write; must not exist yet.")],
+    out: Annotated[Path, typer.Option("--out", help="Model folder to write; must not exist yet.")],
 ) -> None:
-    """Turn a Marian checkpoint in Hugging Face format into a Lamina model folder.
+    """Convert a Marian checkpoint in Hugging Face format to a model folder.
 
-    It translates, fine-tunes (`lamina train --init-from`) and can be analysed like any other model.
+    The model translates, can be fine-tuned (`lamina train --init-from`) and analysed like any other.
 
     [bold]Example[/bold]
 

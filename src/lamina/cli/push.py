@@ -1,4 +1,4 @@
-"""`lamina push`: a model to the Hugging Face hub."""
+"""`lamina push`: upload a model to the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from lamina.cli.next_step import say_next
 
 
 def push(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A run, a model folder or an export.")],
-    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made if there is none.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Run, model folder or export.")],
+    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository; created if it does not exist.")],
     license_id: Annotated[
-        str, typer.Option("--license", help="The license of the weights, as the hub writes it.")
+        str, typer.Option("--license", help="License of the weights, as an identifier of the hub.")
     ] = "other",
     metrics: Annotated[
-        Path | None, typer.Option("--metrics", help="What `lamina eval --json` printed, for the card.")
+        Path | None, typer.Option("--metrics", help="Output of `lamina eval --json`, for the model card.")
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
 ) -> None:
-    """Upload a model with its card to the Hugging Face hub.
+    """Upload a model and its card to the Hugging Face Hub.
 
-    Log in first with `hf auth login`. `lamina.load("hf:OWNER/NAME")` and every command load it from there.
+    Log in first with `hf auth login`. Afterwards `lamina.load("hf:OWNER/NAME")` and every command accept the model.
 
     [bold]Example[/bold]
 

@@ -11,12 +11,12 @@ from lamina.cli.next_step import say_next
 
 
 def shortlist(
-    data: Annotated[Path, typer.Option("--data", help="The data folder that the model was trained on.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write; must not exist yet.")],
-    candidates: Annotated[int, typer.Option("--candidates", min=1, help="Target words of each source word.")] = 40,
-    frequent: Annotated[int, typer.Option("--frequent", min=0, help="Most frequent target words, for all.")] = 200,
+    data: Annotated[Path, typer.Option("--data", help="Prepared data that the model was trained on.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write; must not exist yet.")],
+    candidates: Annotated[int, typer.Option("--candidates", min=1, help="Target subwords per source subword.")] = 40,
+    frequent: Annotated[int, typer.Option("--frequent", min=0, help="Target subwords always included.")] = 200,
 ) -> None:
-    """Learn which target words each source word needs (IBM model 1), for `lamina translate --shortlist`.
+    """Learn a vocabulary shortlist (IBM model 1) for faster decoding with `lamina translate --shortlist`.
 
     [bold]Example[/bold]
 
@@ -31,5 +31,5 @@ def shortlist(
     train = prepared.split("train")
     pairs = ((source.tolist(), target.tolist()) for source, target in map(train.__getitem__, range(len(train))))
     learn_shortlist(pairs, prepared.text, candidates, frequent).save(out)
-    print(f"{out}: {candidates} candidates for each of {len(prepared.text.source.vocabulary):,} source words")
+    print(f"{out}: {candidates} candidates for each of {len(prepared.text.source.vocabulary):,} source subwords")
     say_next("lamina", "translate", "RUN", "--shortlist", out, "--input", "FILE")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from lamina.base.files import atomic_file, require_absent
 from lamina.errors import DataError, UsageError
-from lamina.interop.ctranslate2 import export_ctranslate2, find_misfits
+from lamina.interop.ctranslate2 import export_ctranslate2, find_misfits, refuse
 from lamina.model.seq2seq import Seq2Seq
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
 
 SUFFIX = ".argosmodel"
-PIECES = "subwords.model"  # of a pipeline whose two sides share a SentencePiece model
+PIECES = "subwords.model"  # the file of a SentencePiece model that both languages share
 NAMES = {
     "ar": "Arabic",
     "bg": "Bulgarian",
@@ -67,19 +67,18 @@ def export_argos(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = Fal
     """Write an `.argosmodel`, which `argospm install` and LibreTranslate read."""
     if out.suffix != SUFFIX:
         raise UsageError(f"--out must be a file that ends in {SUFFIX}, but is {out} instead.")
-    misfits = list(find_misfits(model.config))
-    if misfits:
-        reasons = "; nor ".join(misfits)
-        raise UsageError(f"Argos cannot express {reasons}. ONNX can: `lamina export --to onnx`.")
+    refuse("Argos Translate", find_misfits(model.config))
     if PIECES not in text.files or text.source.tokeniser is not None:
         raise UsageError(
-            f"Argos cannot express subwords `{text.kind}`: it knows one SentencePiece model for both sides. "
-            "CTranslate2 can: `lamina export --to ctranslate2`."
+            f"Argos Translate does not support subwords `{text.kind}` (only SentencePiece, one model for both). "
+            "CTranslate2 does: `lamina export --to ctranslate2`."
         )
     codes = (text.source.language, text.target.language)
     for code in codes:
         if not 2 <= len(code) <= 3:
-            raise UsageError(f"Argos needs the codes of both languages, but one is `{code}`: `lamina prepare --langs`.")
+            raise UsageError(
+                f"Argos Translate needs language codes, but one is `{code}`. Give them to `lamina prepare --langs`."
+            )
     require_absent(out)
     name = f"translate-{codes[0]}_{codes[1]}-1_0"
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,11 +1,11 @@
-"""Export to CTranslate2 (https://opennmt.net/CTranslate2), an engine for plain Transformers without Python.
+"""Export to CTranslate2 (https://opennmt.net/CTranslate2), a C++ engine for plain Transformers.
 
-What it cannot express is refused by name: a model that ran but gave other translations would be worse than none.
+Models with parts that it does not support are refused: they would load, but translate differently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +30,18 @@ from lamina.version import __version__
 
 POSITIONS = 2048  # CTranslate2's table does not grow; by default it reads 1,024 tokens and writes 256
 
-EXPRESSIBLE = {  # socket: the one choice that fits, and what it means
-    "encoder": ("stack", "it knows plain stacks"),
-    "bridge": ("top", "it knows one memory, the encoder's final states"),
-    "decoder attention": ("self", "it knows self-attention, then cross-attention"),
-    "decoder wiring": ("residual", "it knows residuals from layer to layer"),
-    "head": ("softmax", "it knows one softmax over the vocabulary"),
+SUPPORTED = {  # the only choice per socket
+    "encoder": "stack",
+    "bridge": "top",
+    "decoder attention": "self",
+    "decoder wiring": "residual",
+    "head": "softmax",
 }
 
 
 def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = False) -> None:
     """Write a folder for `ctranslate2.Translator`, with the text pipeline's files and a card beside the weights."""
-    misfits = list(find_misfits(model.config))
-    if misfits:
-        reasons = "; nor ".join(misfits)
-        raise UsageError(f"CTranslate2 cannot express {reasons}. ONNX can: `lamina export --to onnx`.")
+    refuse("CTranslate2", find_misfits(model.config))
     check_vocabularies(model.config, text)
     require_absent(out)
     spec = describe_model(model, text)
@@ -61,7 +58,7 @@ def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool
 
 
 def find_misfits(config: ModelConfig) -> Iterator[str]:
-    """Every socket's choice that CTranslate2 has no words for, and why."""
+    """Every choice that CTranslate2 does not support, with the one it does."""
     chosen = {
         "encoder": config.encoder.type,
         "bridge": config.bridge.type,
@@ -69,9 +66,15 @@ def find_misfits(config: ModelConfig) -> Iterator[str]:
         "decoder wiring": config.decoder.wiring,
         "head": config.head.type,
     }
-    for socket, (fits, reason) in EXPRESSIBLE.items():
-        if chosen[socket] != fits:
-            yield f"{socket} `{chosen[socket]}`: {reason}"
+    for socket, supported in SUPPORTED.items():
+        if chosen[socket] != supported:
+            yield f"{socket} `{chosen[socket]}` (only `{supported}`)"
+
+
+def refuse(engine: str, misfits: Iterable[str]) -> None:
+    """Raise an error that names everything an engine does not support, if there is anything."""
+    if found := " or ".join(misfits):
+        raise UsageError(f"{engine} does not support {found}. ONNX does: `lamina export --to onnx`.")
 
 
 def check_vocabularies(config: ModelConfig, text: TextPipeline) -> None:
@@ -85,7 +88,7 @@ def check_vocabularies(config: ModelConfig, text: TextPipeline) -> None:
 
 
 def describe_model(model: Seq2Seq, text: TextPipeline) -> Any:
-    """The model in CTranslate2's own terms."""
+    """The model as a CTranslate2 specification."""
     try:
         from ctranslate2.specs import TransformerSpec  # type: ignore[import-untyped]
         from ctranslate2.specs.common_spec import Activation  # type: ignore[import-untyped]
@@ -119,7 +122,7 @@ def fill_encoder(spec: Any, model: Seq2Seq) -> None:
 
 
 def fill_decoder(spec: Any, model: Seq2Seq) -> None:
-    """The same, and the softmax matrix."""
+    """Embedding, positions, layers, the final norm and the softmax matrix."""
     spec.embeddings.weight = array(model.target_embedding.tokens.weight)
     fill_input(spec, model.config)
     for layer_spec, layer in zip(spec.layer, model.decoder.layers, strict=True):
@@ -157,7 +160,7 @@ def fill_self_attention(spec: Any, attention: Attention, residual: Residual) -> 
 
 
 def fill_cross_attention(spec: Any, attention: CrossAttention, residual: Residual) -> None:
-    """Queries apart, keys and values packed."""
+    """Queries separate, keys and values packed."""
     (stream,) = attention.streams
     query, packed, out = spec.linear
     d_model = stream.out.in_features
@@ -168,14 +171,14 @@ def fill_cross_attention(spec: Any, attention: CrossAttention, residual: Residua
 
 
 def fill_feed_forward(spec: Any, feed_forward: FeedForward, residual: Residual) -> None:
-    """The specification says what is between the two."""
+    """Both projections and the norm; the activation is part of the specification."""
     fill_linear(spec.linear_0, feed_forward.up_proj.weight, feed_forward.up_proj.bias)
     fill_linear(spec.linear_1, feed_forward.down_proj.weight, feed_forward.down_proj.bias)
     fill_norm(spec.layer_norm, residual.norm)
 
 
 def fill_linear(spec: Any, weight: Tensor, bias: Tensor) -> None:
-    """Both sides keep (out, in)."""
+    """Weights are (out, in) in both."""
     spec.weight, spec.bias = array(weight), array(bias)
 
 
@@ -215,10 +218,10 @@ for result in results:
     print(text.target.decode(text.target.vocabulary.encode(result.hypotheses[0])))
 ```
 
-- Tokens go in without `</s>`: CTranslate2 adds it.
+- Pass tokens without `</s>`: CTranslate2 adds it.
 - Keep `return_end_token=True`: older versions of CTranslate2 do not count `</s>` in the length penalty without it.
-- CTranslate2 keeps `</s>` from being the first token (`min_decoding_length=1`) by taking it out of the first softmax:
-  the log-probabilities of a sentence's hypotheses rise by one amount. With `min_decoding_length=0` they are Lamina's.
-- It cuts sources after 1,024 tokens (`max_input_length`) and stops after 256 (`max_decoding_length`). Positions reach
-  {POSITIONS:,}.
+- By default (`min_decoding_length=1`), CTranslate2 removes `</s>` from the first softmax, which raises the
+  log-probabilities of all hypotheses of a sentence by the same amount. With `min_decoding_length=0` they are Lamina's.
+- Sources are truncated after 1,024 tokens (`max_input_length`) and translations after 256 (`max_decoding_length`). The
+  position table has {POSITIONS:,} rows.
 """

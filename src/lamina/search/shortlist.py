@@ -1,7 +1,8 @@
 """Vocabulary shortlists: the few entries of the target vocabulary that a batch of sources may need.
 
-A lexical table gives every source token its likeliest target tokens; to these come the most frequent ones. Search then
-runs over the shortlist as over a small vocabulary: entry i is `words[i]`, and the special symbols keep their ids.
+A lexical table lists the most likely target tokens of every source token; the most frequent target tokens are always
+included. Search runs over the shortlist as over a small vocabulary: entry i is `words[i]`, and special symbols keep
+their ids.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ Int32 = NDArray[np.int32]
 Words = NDArray[np.int64]  # ids of the target vocabulary, ascending, the special symbols first
 
 TABLE = "shortlist.safetensors"
-MOST_ENTRIES = 20_000_000  # pairs of tokens that the table is learned from
+MOST_ENTRIES = 20_000_000  # maximum number of token pairs to learn from
 ITERATIONS = 4
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """A lexical table, and the text pipeline that its ids belong to."""
+    """A lexical table, with a digest of the vocabularies it belongs to."""
 
     candidates: Int32  # (source vocabulary, K) target ids, −1 where there are fewer
     frequent: Int32
     vocabularies: str  # a digest of both
 
     def select(self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None = None) -> Words:
-        """What targets of these sources may be made of; forced prefixes are in it."""
+        """The target ids that these sources may need, including those of forced prefixes."""
         tokens = np.unique(np.concatenate([np.asarray(source, np.int64) for source in sources]))
         forced = [token for prefix in prefixes or () for token in prefix]
         parts = (np.arange(len(SPECIALS)), self.frequent, self.candidates[tokens].reshape(-1), np.array(forced, int))
@@ -66,7 +67,7 @@ class Shortlist:
 
 
 def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
-    """What `save` wrote, if it belongs to this text pipeline."""
+    """Load a shortlist and check that it belongs to this text pipeline."""
     path = folder / TABLE
     try:
         with safetensors.safe_open(path, "np") as opened:
@@ -74,18 +75,18 @@ def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
         tensors = load_file(path)
         shortlist = Shortlist(tensors["candidates"], tensors["frequent"], about.get("vocabularies", ""))
     except FileNotFoundError as error:
-        raise DataError(f"{path}: not found; `lamina shortlist` makes one.") from error
+        raise DataError(f"{path}: not found; create it with `lamina shortlist`.") from error
     except (OSError, KeyError, safetensors.SafetensorError) as error:
         raise DataError(f"{path}: is not a shortlist ({error}).") from error
     if about.get("sha256") != shortlist.digest():
-        raise DataError(f"{path}: damaged (its SHA-256 differs); make another with `lamina shortlist`.")
+        raise DataError(f"{path}: damaged (its SHA-256 differs); create a new one with `lamina shortlist`.")
     if shortlist.vocabularies != digest_vocabularies(text):
-        raise DataError(f"{folder}: was made for other vocabularies; make one with `lamina shortlist`.")
+        raise DataError(f"{folder}: was made for other vocabularies; create a new one with `lamina shortlist`.")
     return shortlist
 
 
 def digest_vocabularies(text: TextPipeline) -> str:
-    """Two pipelines with the same digest number their subwords alike."""
+    """Pipelines with the same digest assign the same ids."""
     both = f"{text.source.vocabulary.text()}\0{text.target.vocabulary.text()}"
     return hashlib.sha256(both.encode("utf-8")).hexdigest()
 
@@ -93,7 +94,7 @@ def digest_vocabularies(text: TextPipeline) -> str:
 def learn_shortlist(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]], text: TextPipeline, candidates: int, frequent: int
 ) -> Shortlist:
-    """A table from encoded pairs: t(target | source) of IBM's model 1 (Brown et al. 1993) after a few iterations."""
+    """A table of t(target | source), estimated from encoded pairs with IBM model 1 (Brown et al. 1993)."""
     entries = len(text.target.vocabulary)
     counts = np.zeros(entries, np.int64)
     sources: list[NDArray[np.int64]] = []
@@ -120,7 +121,7 @@ def learn_shortlist(
 def learn_chances(
     owners: NDArray[np.int64], places: NDArray[np.int64], groups: NDArray[np.int64], entries: int
 ) -> NDArray[np.float64]:
-    """t of every pair of a source and a target token that occur together; `places` has those of each target token."""
+    """t of every co-occurring pair of tokens; `places` maps each occurrence to its pair."""
     chances: NDArray[Any] = np.ones(len(owners))
     for _ in range(ITERATIONS):
         weights = chances[places]
@@ -133,7 +134,7 @@ def learn_chances(
 def best_targets(
     owners: NDArray[np.int64], targets: NDArray[np.int64], chances: NDArray[np.float64], entries: int, most: int
 ) -> Int32:
-    """The likeliest target tokens of each source token."""
+    """The most likely target tokens of each source token."""
     order = np.lexsort((-chances, owners))
     owners, targets = owners[order], targets[order]
     ranks = np.arange(len(owners)) - np.searchsorted(owners, owners)

@@ -1,12 +1,12 @@
-"""Sequence-level knowledge distillation (Kim and Rush 2016): a student learns what its teacher writes.
+"""Sequence-level knowledge distillation (Kim and Rush 2016): a student learns from its teacher's translations.
 
-RUN/distill/outputs/000000.jsonl …   the teacher's translations, a file for every chunk of sources
-RUN/distill/text/train.*             what was kept of them, mixed with the references
-RUN/distill/data                     the same, prepared with the teacher's own text pipeline
+RUN/distill/outputs/000000.jsonl …   the teacher's translations, one file per chunk of sources
+RUN/distill/text/train.*             the training text: those that pass the filter, mixed with the references
+RUN/distill/data                     the same, prepared with the teacher's text pipeline
 RUN                                  the student's run
-RUN/distill/references               a student of the same recipe that learns from the references alone
+RUN/distill/references               the baseline: the same student, trained on the references alone
 
-Every part that is complete is not done again, so that the same command resumes.
+Finished parts are not repeated, so the same command resumes.
 """
 
 from __future__ import annotations
@@ -32,52 +32,54 @@ from lamina.store.loading import find_model_folder
 from lamina.study.launch import Show, Training, train_all
 from lamina.translation import load
 
-CHUNK = 2000  # sources of one file: what a killed process has to translate again
-LOOP, TIMES = 4, 4  # an output that writes an n-gram of this size so many times has lost its way
+CHUNK = 2000  # sources per file; an interrupted chunk is translated again
+LOOP, TIMES = 4, 4  # an output in which an n-gram of size LOOP occurs TIMES times is dropped
 Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
 class Distillation:
-    """Everything that decides what a student learns from."""
+    """The settings of a distillation."""
 
     teachers: tuple[Path, ...]
-    student: Path  # a recipe's file or name
+    student: Path  # the file or name of a recipe
     sources: tuple[Path, ...]
-    targets: tuple[Path, ...]  # references of the sources; none, or as many
+    targets: tuple[Path, ...]  # references: one file per source file, or none
     valid: tuple[Path, Path]
     out: Path
     beam: int
+    mix: bool = True  # whether the student also learns from the references
     overrides: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
-        """Where everything is that is not the student."""
+        """Everything but the student's run."""
         return self.out / "distill"
 
     def check(self) -> None:
-        """Files must be there, and references belong to sources."""
+        """Files must exist, and every source needs its references."""
         if self.targets and len(self.targets) != len(self.sources):
             counts = f"{len(self.targets)} and {len(self.sources)}"
-            raise UsageError(f"There must be as many --target as --source files, but there are {counts}.")
+            raise UsageError(f"--target must be given as often as --source, but there are {counts}.")
         for path in (*self.sources, *self.targets, *self.valid):
             if not path.is_file():
                 raise DataError(f"{path}: not found.")
 
     def begin(self) -> None:
-        """Record what is distilled, or check that it is the same as before."""
+        """Record the settings, or check that they match those of an earlier run."""
         facts = {
             "teachers": [digest(find_model_folder(teacher) / "model.safetensors") for teacher in self.teachers],
             "sources": [digest(path) for path in self.sources],
             "targets": [digest(path) for path in self.targets],
             "beam": self.beam,
+            "mix": self.mix,
         }
         record = self.folder / "distillation.json"
         if record.is_file():
             before = read_json(record)
             changed = [key for key, value in facts.items() if before.get(key) != value]
             if changed:
-                raise UsageError(f"{self.out}: cannot be resumed with other {changed[0]}. Choose another --out.")
+                raise UsageError(f"{self.out}: cannot be resumed with a different {changed[0]}. Choose another --out.")
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +91,7 @@ class Distillation:
 def translate_sources(
     plan: Distillation, shard: tuple[int, int], int8: bool, device: str, threads: int | None, progress: Progress
 ) -> int:
-    """Translate this shard's chunks that are not there yet; how many chunks of any shard are still missing."""
+    """Translate the missing chunks of this shard; returns how many chunks of all shards are still missing."""
     folder = plan.folder / "outputs"
     folder.mkdir(exist_ok=True)
     number, count = shard
@@ -109,19 +111,19 @@ def translate_sources(
 
 
 def read_chunks(sources: Sequence[Path]) -> Iterator[list[str]]:
-    """All lines of all files, so many at a time."""
+    """The lines of all files in chunks."""
     lines = (line for path in sources for line in read_lines(path))
     while chunk := list(islice(lines, CHUNK)):
         yield chunk
 
 
 def chunk_file(folder: Path, index: int) -> Path:
-    """Where a chunk's translations are."""
+    """The file of a chunk's translations."""
     return folder / f"{index:06d}.jsonl"
 
 
 def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[str, int]:
-    """Pairs of sources and the teacher's outputs, then of sources and references; counts of what was dropped."""
+    """Write pairs with the teacher's outputs, then those with references; returns counts of what was dropped."""
     folder = plan.folder / "text"
     folder.mkdir(exist_ok=True)
     counts: Counter[str] = Counter()
@@ -139,12 +141,13 @@ def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[st
             counts[reason or "kept"] += 1
             if reason is None:
                 pairs.append((source, target))
-    for source_file, target_file in zip(plan.sources, plan.targets, strict=False):
+    mixed = zip(plan.sources, plan.targets, strict=False) if plan.mix else ()
+    for source_file, target_file in mixed:
         references = [pair for pair in TwoFiles(source_file, target_file).pairs() if all(map(str.strip, pair))]
         counts["references"] += len(references)
         pairs += references
     if not pairs:
-        raise DataError(f"{plan.out}: none of the teacher's {sum(counts.values()):,} outputs is fit to learn from.")
+        raise DataError(f"{plan.out}: all {sum(counts.values()):,} outputs of the teacher were dropped by the filter.")
     for side, language in enumerate(languages):
         write_file(folder / f"train.{language}", "".join(f"{pair[side]}\n" for pair in pairs))
     write_file(plan.folder / "filter.json", json.dumps(counts, indent=2) + "\n")
@@ -152,7 +155,7 @@ def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[st
 
 
 def unfit(source: str, target: str) -> str | None:
-    """Why a student should not learn a pair: a side is empty, a length odd, or the output runs in circles."""
+    """Why a pair is dropped: an empty side, an unusual length ratio, or an output that repeats itself."""
     words = target.split()
     grams = Counter(tuple(words[at : at + LOOP]) for at in range(len(words) - LOOP + 1))
     if any(count >= TIMES for count in grams.values()):
@@ -161,7 +164,7 @@ def unfit(source: str, target: str) -> str | None:
 
 
 def prepare_text(plan: Distillation, train: TwoFiles, out: Path) -> PreparedData:
-    """Data for the student, cut into the teacher's own subwords; of the references nothing is dropped twice."""
+    """Prepare training data with the teacher's text pipeline; length ratios were checked before."""
     text_from = find_model_folder(plan.teachers[0])
     filters = Filters(active=("empty", "long"))
     wanted = Plan(train=train, valid=TwoFiles(*plan.valid), text_from=text_from, filters=filters)
@@ -169,7 +172,7 @@ def prepare_text(plan: Distillation, train: TwoFiles, out: Path) -> PreparedData
 
 
 def train_student(plan: Distillation, data: PreparedData, run: Path, threads: int, show: Show) -> None:
-    """One `lamina train`; a finished one ends at once."""
+    """Run `lamina train`, which returns at once if the run is finished."""
     recipe = load_recipe_for(data, plan.student, plan.overrides)
     steps = recipe.train.max_steps
     name = "student" if run == plan.out else "references"

@@ -1,4 +1,4 @@
-"""Teacher, student, and the same student without a teacher: quality with significance, speed and size."""
+"""The report: teacher, student and baseline compared by quality with significance, speed and size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
 from lamina.translation import Translator, load
 
-ROUNDS, TIMED = 3, 200  # of timing, and sentences in each
+ROUNDS, TIMED = 3, 200  # rounds of timing, and sentences per round
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ReportRow:
     layers: str
     parameters: int
     bleu: float
-    difference: float | None  # to the teacher
+    difference: float | None  # from the teacher
     p: float | None
     sentences_per_second: float
     speed: float  # the teacher's is 1
@@ -35,7 +35,7 @@ class ReportRow:
 def compare_students(
     runs: Mapping[str, Sequence[Path]], test: tuple[Path, Path], device: str, threads: int | None
 ) -> list[ReportRow]:
-    """A row for each system, the first one being the teacher (one run, or an ensemble)."""
+    """One row per system; the first is the teacher (a run or an ensemble)."""
     sources, references = read_test(*test)
     translators = {name: load(*paths, device=device, threads=threads) for name, paths in runs.items()}
     outputs = {name: [each.text for each in one.translate(sources)] for name, one in translators.items()}
@@ -63,10 +63,10 @@ def compare_students(
 
 
 def time_translators(translators: dict[str, Translator], sources: Sequence[str]) -> dict[str, float]:
-    """Sentences per second; the systems take turns, and the median of their rounds counts."""
+    """Sentences per second: the median over rounds in which the systems take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in translators}
     for translator in translators.values():
-        translator.translate(sources[:8])  # a warm-up
+        translator.translate(sources[:8])  # warm-up
     for _ in range(ROUNDS):
         for name, translator in translators.items():
             started = time.perf_counter()
@@ -76,7 +76,7 @@ def time_translators(translators: dict[str, Translator], sources: Sequence[str])
 
 
 def table_of(rows: Sequence[ReportRow]) -> list[tuple[str, ...]]:
-    """The report as text, with its head."""
+    """The report as rows of text, header first."""
     head = ("system", "layers", "parameters", "BLEU", "difference", "p", "sentences/s", "speed")
     texts = [
         (
@@ -95,6 +95,6 @@ def write_report(rows: Sequence[ReportRow], folder: Path) -> None:
     lines = [" | ".join(cells) for cells in table_of(rows)]
     lines.insert(1, " | ".join("---" for _ in table_of(rows)[0]))
     text = "".join(f"| {line} |\n" for line in lines)
-    note = "Difference, p (paired bootstrap) and speed are against the teacher.\n"
+    note = "Difference, p (paired bootstrap) and speed are relative to the teacher.\n"
     write_file(folder / "report.md", f"# Distillation\n\n{text}\n{note}")
     write_file(folder / "report.json", json.dumps([asdict(row) for row in rows], indent=2) + "\n")

@@ -1,8 +1,8 @@
 """Export to Hugging Face's transformers: plain Transformers become an architecture that computes exactly the same.
 
 Post-norm is `MarianMTModel`. Pre-norm is `PegasusForConditionalGeneration`: a norm before every sublayer and one after
-each stack, scaled embeddings, none normed, and a table of positions that is part of the weights. (mBART and PLBart also
-norm the embeddings; M2M100 computes its positions from 2 on.)
+each stack, scaled embeddings without a norm, and a position table that is part of the weights. (mBART and PLBart also
+normalise the embeddings; M2M100 computes its own positions, starting from 2.)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from safetensors.torch import save_file
 
 from lamina.base.files import atomic_folder, require_absent
-from lamina.errors import DataError, UsageError
-from lamina.interop.ctranslate2 import check_vocabularies
+from lamina.errors import DataError
+from lamina.interop.ctranslate2 import check_vocabularies, refuse
 from lamina.interop.ctranslate2 import find_misfits as find_plain_misfits
 from lamina.interop.huggingface.tokenizer import describe_tokenizer
 from lamina.interop.huggingface.weights import POSITIONS, export_weights
@@ -34,9 +34,7 @@ LONGEST_OUTPUT = 256
 
 def export_huggingface(model: Seq2Seq, text: TextPipeline, decode: SearchSettings, out: Path) -> None:
     """Write a folder for `AutoModelForSeq2SeqLM.from_pretrained` and `AutoTokenizer.from_pretrained`."""
-    misfits = list(find_misfits(model.config, text))
-    if misfits:
-        raise UsageError(f"Transformers cannot express {'; nor '.join(misfits)}. ONNX can: `lamina export --to onnx`.")
+    refuse("Hugging Face transformers", find_misfits(model.config, text))
     check_vocabularies(model.config, text)
     require_absent(out)
     files = {
@@ -61,18 +59,18 @@ def export_huggingface(model: Seq2Seq, text: TextPipeline, decode: SearchSetting
 
 
 def find_misfits(config: ModelConfig, text: TextPipeline) -> Iterator[str]:
-    """Every choice that no architecture of transformers has, and why."""
+    """Every choice that no architecture of transformers supports, with the reason."""
     yield from find_plain_misfits(config)
     if config.norm == "pre" and config.share_embeddings != "all":
-        yield f"share_embeddings `{config.share_embeddings}` with pre-norm: Pegasus has one embedding for everything"
+        yield f"share_embeddings `{config.share_embeddings}` with pre-norm (Pegasus has a single embedding matrix)"
     if text.source.vocabulary != text.target.vocabulary:
-        yield "two vocabularies: its tokenizers know one"
+        yield "separate vocabularies (its tokenizers have one)"
     if text.kind == "bpe" or text.source.tokeniser is not None:
-        yield f"subwords `{text.kind}` over Moses tokens: its tokenizers know SentencePiece's and words"
+        yield f"subwords `{text.kind}` on Moses tokens (only SentencePiece and words)"
 
 
 def describe_config(config: ModelConfig) -> dict[str, Any]:
-    """`config.json`: sizes, and everything that transformers would otherwise assume."""
+    """`config.json`: sizes, and every setting whose default in transformers differs."""
     kind, architecture = ARCHITECTURES[config.norm]
     sizes = {
         f"{stack}_{name}": value
@@ -108,7 +106,7 @@ def describe_config(config: ModelConfig) -> dict[str, Any]:
 
 
 def describe_generation(config: ModelConfig, decode: SearchSettings) -> dict[str, Any]:
-    """`generation_config.json`: the run's own way to decode, as far as transformers has it."""
+    """`generation_config.json`: the run's search settings, as far as transformers has them."""
     return {
         "num_beams": decode.beam,
         "length_penalty": decode.lenpen,
@@ -147,6 +145,6 @@ batch = tokenizer(["A man plays the guitar."], return_tensors="pt", padding=True
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 
-- Sources may have {POSITIONS} tokens; outputs end after {LONGEST_OUTPUT} (`max_new_tokens`).
-- The table of positions is part of the weights. `save_pretrained` of a Marian model leaves it out: keep this one's.
+- Sources may have up to {POSITIONS} tokens, outputs up to {LONGEST_OUTPUT} (`max_new_tokens`).
+- The position table is part of the weights. `save_pretrained` of a Marian model omits it: copy it from this folder.
 """

@@ -22,7 +22,7 @@ from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS
 from lamina.version import __version__
 
-OPSET = 17  # of March 2022: onnxruntime from 1.12
+OPSET = 18  # the first in which ScatterElements takes minima and maxima; onnxruntime 1.14 or newer
 
 
 def export_onnx(model: Seq2Seq, text: TextPipeline, decode: SearchSettings, out: Path, int8: bool = False) -> None:
@@ -66,6 +66,7 @@ def write_graph(graph: Traced, path: Path, int8: bool) -> None:
         with warnings.catch_warnings():
             # traced branches choose between equal computations, and this tracer needs nothing but torch
             warnings.simplefilter("ignore")
+            torch.onnx.register_custom_op_symbolic("aten::logaddexp", write_logaddexp, OPSET)
             torch.onnx.export(
                 graph.module,
                 graph.example,
@@ -80,8 +81,16 @@ def write_graph(graph: Traced, path: Path, int8: bool) -> None:
             quantise(full, path)
 
 
+def write_logaddexp(graph: Any, a: Any, b: Any) -> Any:
+    """log(eᵃ + eᵇ), for which ONNX has no operator."""
+    high, low = graph.op("Max", a, b), graph.op("Min", a, b)
+    ratio = graph.op("Exp", graph.op("Sub", low, high))
+    one = graph.op("Constant", value_t=torch.tensor(1.0))
+    return graph.op("Add", high, graph.op("Log", graph.op("Add", ratio, one)))
+
+
 def quantise(full: Path, path: Path) -> None:
-    """Weights of matrix products in 8 bits; what they are multiplied with is quantised when it is computed."""
+    """Weights of matrix products in 8 bits; activations are quantised at run time."""
     import logging
 
     import onnx
@@ -115,7 +124,7 @@ def split_products(graph: Any) -> None:
             nodes.append(node)
             continue
         options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-        assert options.get("transB") == 1, "torch writes linear layers so"
+        assert options.get("transB") == 1, "torch exports linear layers with transB"
         x, weight, *bias = node.input
         if weight not in transposed:
             transposed.add(weight)
@@ -161,7 +170,7 @@ def card(model: Seq2Seq, text: TextPipeline, int8: bool) -> str:
     config = model.config
     more = " sacremoses" * (text.source.tokeniser is not None) + " subword-nmt" * (text.kind == "bpe")
     return f"""\
-# An ONNX model
+# ONNX model
 
 {config.encoder.type} × {config.bridge.type} × {config.head.type}: {config.encoder.layers} encoder and \
 {config.decoder.layers} decoder layers, {config.norm}-norm, d_model {config.d_model}; \
@@ -170,15 +179,15 @@ def card(model: Seq2Seq, text: TextPipeline, int8: bool) -> str:
     pip install onnxruntime numpy sentencepiece{more}
     python run.py < input > output
 
-`lamina translate` opens this folder too.
+`lamina translate` also reads this folder.
 
-| graph | in | out |
+| graph | inputs | outputs |
 |---|---|---|
 | `{ENCODER}` | `source` (sources, length), ids that end with {EOS}, padded with {model.pad_id} | `valid` and the \
 memories, one row per source |
 | `{DECODER}` | `tokens` (rows), `position` from 0, `valid`, the memories, the caches | `log_probs` (rows, \
 {config.target_vocab}) and the caches with this step, `present.*` |
 
-Rows are sources × hypotheses, those of a source beside each other; the first token is {model.start_id}. `{DESCRIPTION}`
-lists the memories and caches; `{SCRIPT}` shows how to use them.
+There is one row per hypothesis, and the hypotheses of a source are adjacent; the first token is {model.start_id}.
+`{DESCRIPTION}` lists the memories and caches; `{SCRIPT}` shows how to use them.
 """

@@ -44,8 +44,8 @@ class ComputedPositions(Positions):
         return nn.functional.pad(torch.cat([angle.sin(), angle.cos()], dim=-1), (0, self.odd))
 
     def between(self, start: Any, end: Any, device: torch.device) -> Tensor:
-        """The one row at `start`, which is a tensor here."""
-        return self.forward(start.view(1), 0)
+        """Rows for the positions from `start` up to `end`, which may be tensors here."""
+        return self.forward(torch.arange(start, end), 0)
 
 
 class RowKeys(PastKeys):
@@ -201,9 +201,10 @@ class Traced(NamedTuple):
 def traceable(model: Seq2Seq) -> Seq2Seq:
     """A copy without this process's tables."""
     twin = copy.deepcopy(model).cpu().float().eval()
-    config = twin.config
-    positions = ComputedPositions(config.d_model, config.first_position, config.frequencies)
-    twin.source_embedding.positions = twin.target_embedding.positions = positions
+    for module in list(twin.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Positions):
+                setattr(module, name, ComputedPositions(twin.config.d_model, child.first, child.kind))
     return twin
 
 

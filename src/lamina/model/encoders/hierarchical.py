@@ -69,20 +69,20 @@ class Sentences:
 def find_sentences(source_BS: Tensor, valid_BS: Tensor) -> Sentences:
     """A sentence ends with `<s>`, the last one with the document; a text without any is one sentence."""
     boundary_BS = (source_BS == BOS) & valid_BS
-    number_BS = boundary_BS.cumsum(dim=1) - boundary_BS.long()
+    number_BS = boundary_BS.long().cumsum(dim=1) - boundary_BS.long()
     seen_BSS = (number_BS[:, :, None] == number_BS[:, None, :]) & valid_BS[:, None, :]
     places_S = torch.arange(source_BS.shape[1], device=source_BS.device)
-    seen_BSS = seen_BSS | torch.eye(len(places_S), dtype=torch.bool, device=source_BS.device)  # padding sees itself
+    seen_BSS = seen_BSS | (places_S[:, None] == places_S)  # padding sees itself
     place_BS = places_S.expand_as(source_BS).masked_fill(~valid_BS, -1)
-    last_BK = place_BS.new_full((len(source_BS), most_sentences(number_BS)), -1).scatter_reduce(
+    last_BK = place_BS.new_full((source_BS.shape[0], most_sentences(number_BS)), -1).scatter_reduce(
         1, number_BS, place_BS, "amax"
     )
     return Sentences(number_BS, seen_BSS, last_BK.clamp(min=0), last_BK >= 0)
 
 
 def most_sentences(number_BS: Tensor) -> int:
-    """K. Elsewhere than on a CPU counting would be a wait: there it is as many as there could be, one a token."""
-    if number_BS.device.type != "cpu" or torch.compiler.is_compiling():
+    """K. Where counting would synchronise or be fixed by tracing, the maximum possible: one sentence per token."""
+    if number_BS.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing():
         return max(1, number_BS.shape[1])
     return int(number_BS.max()) + 1 if number_BS.numel() else 1
 
