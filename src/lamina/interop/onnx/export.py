@@ -14,6 +14,7 @@ from lamina.base.files import atomic_folder, digest, require_absent
 from lamina.base.reading import sealed
 from lamina.errors import DataError, MissingExtraError
 from lamina.interop.onnx.graphs import StepGraph, Traced, cache_shapes, describe_graphs, traceable
+from lamina.interop.onnx.operators import register_operators
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.store.model_folder import CARD
@@ -66,7 +67,7 @@ def write_graph(graph: Traced, path: Path, int8: bool) -> None:
         with warnings.catch_warnings():
             # traced branches choose between equal computations, and this tracer needs nothing but torch
             warnings.simplefilter("ignore")
-            torch.onnx.register_custom_op_symbolic("aten::logaddexp", write_logaddexp, OPSET)
+            register_operators(OPSET)
             torch.onnx.export(
                 graph.module,
                 graph.example,
@@ -79,14 +80,6 @@ def write_graph(graph: Traced, path: Path, int8: bool) -> None:
             )
         if int8:
             quantise(full, path)
-
-
-def write_logaddexp(graph: Any, a: Any, b: Any) -> Any:
-    """log(eᵃ + eᵇ), for which ONNX has no operator."""
-    high, low = graph.op("Max", a, b), graph.op("Min", a, b)
-    ratio = graph.op("Exp", graph.op("Sub", low, high))
-    one = graph.op("Constant", value_t=torch.tensor(1.0))
-    return graph.op("Add", high, graph.op("Log", graph.op("Add", ratio, one)))
 
 
 def quantise(full: Path, path: Path) -> None:

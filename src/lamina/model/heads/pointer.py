@@ -90,9 +90,9 @@ class PointerHead(Head):
 
     def project_source(self, enc: EncoderStates) -> PointerMemory:
         """Keys, once per source."""
-        tokens_BS, length = enc.source_BS, enc.source_BS.shape[1]
-        places_BS = torch.arange(length, device=tokens_BS.device).expand_as(tokens_BS)
-        first_BV = tokens_BS.new_full((tokens_BS.shape[0], len(self.weight_VD)), length)
+        tokens_BS = enc.source_BS
+        places_BS = torch.arange(tokens_BS.shape[1], device=tokens_BS.device).expand_as(tokens_BS)
+        first_BV = tokens_BS.new_full((tokens_BS.shape[0], len(self.weight_VD)), torch.iinfo(torch.int64).max)
         first_BV = first_BV.scatter_reduce(1, tokens_BS, places_BS, "amin")
         hidden_BS = additive_mask(enc.valid_BS, torch.promote_types(enc.top_BSD.dtype, torch.float32))
         return PointerMemory(self.key(enc.top_BSD), enc.top_BSD, tokens_BS, first_BV.gather(1, tokens_BS), hidden_BS)

@@ -1,0 +1,29 @@
+"""Operators that torch does not export, or not for every runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.onnx.symbolic_helper import parse_args
+
+
+def register_operators(opset: int) -> None:
+    """Make them known to torch's exporter."""
+    torch.onnx.register_custom_op_symbolic("aten::logaddexp", write_logaddexp, opset)
+    torch.onnx.register_custom_op_symbolic("aten::scatter_reduce", write_scatter_reduce, opset)
+
+
+def write_logaddexp(graph: Any, a: Any, b: Any) -> Any:
+    """log(eᵃ + eᵇ) = max + log(1 + e^(min − max))."""
+    high, low = graph.op("Max", a, b), graph.op("Min", a, b)
+    ratio = graph.op("Exp", graph.op("Sub", low, high))
+    one = graph.op("Constant", value_t=torch.tensor(1.0))
+    return graph.op("Add", high, graph.op("Log", graph.op("Add", ratio, one)))
+
+
+@parse_args("v", "i", "v", "v", "s", "b")  # type: ignore[untyped-decorator]
+def write_scatter_reduce(graph: Any, x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool) -> Any:
+    """Torch's own has a branch for scalars, about whose shape onnxruntime warns."""
+    assert include_self, "ONNX always includes what is there"
+    return graph.op("ScatterElements", x, index, source, axis_i=dim, reduction_s={"amin": "min", "amax": "max"}[reduce])
