@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 from torch.onnx.symbolic_helper import parse_args
+from torch.onnx.utils import register_custom_op_symbolic
 
 
 def register_operators(opset: int) -> None:
     """Make them known to torch's exporter."""
-    torch.onnx.register_custom_op_symbolic("aten::logaddexp", write_logaddexp, opset)
-    torch.onnx.register_custom_op_symbolic("aten::scatter_reduce", write_scatter_reduce, opset)
+    register_custom_op_symbolic("aten::logaddexp", write_logaddexp, opset)
+    register_custom_op_symbolic("aten::scatter_reduce", write_scatter_reduce, opset)
 
 
 def write_logaddexp(graph: Any, a: Any, b: Any) -> Any:
@@ -22,7 +23,7 @@ def write_logaddexp(graph: Any, a: Any, b: Any) -> Any:
     return graph.op("Add", high, graph.op("Log", graph.op("Add", ratio, one)))
 
 
-@parse_args("v", "i", "v", "v", "s", "b")  # type: ignore[untyped-decorator]
+@parse_args("v", "i", "v", "v", "s", "b")
 def write_scatter_reduce(graph: Any, x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool) -> Any:
     """Torch's own has a branch for scalars, about whose shape onnxruntime warns."""
     assert include_self, "ONNX always includes what is there"

@@ -82,7 +82,8 @@ def find_sentences(source_BS: Tensor, valid_BS: Tensor) -> Sentences:
 
 def most_sentences(number_BS: Tensor) -> int:
     """K. Where counting would synchronise or be fixed by tracing, the maximum possible: one sentence per token."""
-    if number_BS.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing():
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if number_BS.device.type != "cpu" or torch.compiler.is_compiling() or tracing:
         return max(1, number_BS.shape[1])
     return int(number_BS.max()) + 1 if number_BS.numel() else 1
 
