@@ -1,12 +1,26 @@
 """One thread for torch, and compiled code before anything imports the engine: it decides for which vectors."""
 
+from collections.abc import Iterator
+
+import pytest
+
 from lamina.base.onednn import limit_instructions
 
 limit_instructions()  # before torch's first product
 
 import torch  # noqa: E402
 
+from lamina.engine import cache  # noqa: E402
 from lamina.engine.compilation import ready_folder  # noqa: E402
 
 torch.set_num_threads(1)  # these models are smaller than the cost of a second thread
 ready_folder()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache_of_lowered_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What this process loads is kept apart from the user's cache."""
+    folder = tmp_path_factory.mktemp("programs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "user_cache", lambda _: folder)
+        yield

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 
+from lamina.base.files import user_cache
 from lamina.base.onednn import VARIABLE
 from lamina.version import __version__
 
@@ -205,6 +206,18 @@ def places() -> Iterator[Check]:
         yield Check("disk", "free here", gigabytes(shutil.disk_usage(Path.cwd()).free))
     except OSError as error:
         yield Check("disk", "free here", f"unknown ({one_line(error)})", works=False, needed=False)
+    yield Check("disk", "cache", cached(), needed=False)
+
+
+def cached() -> str:
+    """Where compiled code and lowered models are kept, and how large they are."""
+    kept = {name: user_cache(name) for name in ("engine", "programs")}
+    found = []
+    for name, folder in kept.items():
+        files = [] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        found.append(f"no place for {name}" if folder is None else f"{folder} ({size / 1e6:,.1f} MB)")
+    return ", ".join(found)
 
 
 def try_model() -> Check:

@@ -45,6 +45,8 @@ def test_a_working_installation() -> None:
     ]
     assert list(found["extras"]) == EXTRAS
     assert re.fullmatch(r"[\d,]+\.\d GB", found["disk"]["free here"]["found"])
+    sizes = r".*/engine \([\d,]+\.\d MB\), .*/programs \([\d,]+\.\d MB\)"
+    assert re.fullmatch(sizes, found["disk"]["cache"]["found"])
     assert float(re.fullmatch(r"ok, (.*) s", found["self-test"]["model"]["found"])[1]) < 2
     assert re.fullmatch(r"ok, (.*) s", found["self-test"]["engine"]["found"])
     assert re.fullmatch(r".*, (4|8|16) lanes, int8 (by VNNI|widened to 16 bits)", found["devices"]["engine"]["found"])

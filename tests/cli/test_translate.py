@@ -134,6 +134,7 @@ def test_eight_bits_that_are_slower_are_said_to_be(
     straight: Path, source: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lamina.translation.loading.int8_ratio", lambda _: 1.25)
+    monkeypatch.setattr("lamina.engine.cache.user_cache", lambda _: None)
     result = translate(straight, "--int8", stdin=source[0] + "\n")
     assert result.stderr == "lamina: --int8 is 1.25× slower here; omit it.\n"
     assert translate(straight, "--int8", "--quiet", stdin=source[0] + "\n").stderr == ""

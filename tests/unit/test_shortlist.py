@@ -17,7 +17,8 @@ from lamina.search.shortlist import Shortlist, digest_vocabularies, learn_shortl
 from lamina.systems.published import SYSTEMS
 from lamina.text.pipeline import pipeline_of_words
 from lamina.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
-from lamina.translation.backends import SourceBatch, TorchBackend, choose_backend
+from lamina.translation.backends import SourceBatch, choose_backend
+from lamina.translation.torch_backend import TorchBackend
 from support import VOCABULARY, WORDS, make_batch, rows_of, run_lamina, save, small
 
 TEXT = pipeline_of_words(Vocabularies(WORDS, WORDS))

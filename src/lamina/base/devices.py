@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
-
-import torch
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from lamina.base.onednn import limit_instructions
 from lamina.errors import UsageError
 
+if TYPE_CHECKING:
+    import torch
+
+DRIVERS = ("nvidia*", "nvhost*", "nvgpu*", "kfd", "dxg")  # of GPUs that torch may know, in /dev
+
+
+def uses_cpu(name: str) -> bool:
+    """Whether the device of this name is a CPU; torch is asked only if there may be a GPU."""
+    if name == "cpu":
+        return True
+    if name == "auto" and "torch" not in sys.modules and not any(any(Path("/dev").glob(each)) for each in DRIVERS):
+        return True
+    return choose_device(name).type == "cpu"
+
 
 def choose_device(name: str) -> torch.device:
     """`auto` is a GPU if there is one; under `torchrun` each process of a machine has its own."""
+    import torch
+
     limit_instructions()
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
@@ -30,7 +46,7 @@ def choose_device(name: str) -> torch.device:
 
 
 Precision = Literal["fp32", "bf16", "fp16"]
-TYPES: dict[Precision, torch.dtype | None] = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+TYPES: dict[Precision, str | None] = {"fp32": None, "bf16": "bfloat16", "fp16": "float16"}  # by torch's names
 
 
 def choose_precision(name: Precision | Literal["auto"], device: torch.device) -> Precision:
@@ -39,10 +55,14 @@ def choose_precision(name: Precision | Literal["auto"], device: torch.device) ->
         return name
     if device.type != "cuda":
         return "fp32"
+    import torch
+
     return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Within the context products are computed in this precision."""
-    dtype = TYPES[precision]
-    return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
+    import torch
+
+    name = TYPES[precision]
+    return nullcontext() if name is None else torch.autocast(device.type, getattr(torch, name))

@@ -14,7 +14,8 @@ from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.systems.build import build
 from lamina.training.casting import cast_weights_together
-from lamina.translation.backends import SourceBatch, TorchBackend
+from lamina.translation.backends import SourceBatch
+from lamina.translation.torch_backend import TorchBackend
 
 STEPS, VOCABULARY, SENTENCES, LENGTH = 20, 2000, 32, 24
 SYSTEMS = ("transformer", "msc", "surface-fusion")

@@ -219,8 +219,6 @@ def sampling_settings(
     prefix: Path | None,
 ) -> SamplingSettings | None:
     """How to sample, if requested; options that would have no effect are refused."""
-    from lamina.search.sampling import SamplingSettings
-
     drawing: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     given = [name for name, value in drawing.items() if value is not None]
     if not sample:
@@ -232,6 +230,8 @@ def sampling_settings(
     idle = [name for name in NOT_SAMPLED if search[name] is not None]
     if idle or prefix is not None:
         raise UsageError(f"{flag(idle[0]) if idle else '--prefix'} acts only in beam search; omit --sample.")
+    from lamina.search.sampling import SamplingSettings
+
     return SamplingSettings(**{name: value for name, value in drawing.items() if value is not None})
 
 

@@ -59,8 +59,11 @@ def make_engine(models: Sequence[Seq2Seq], int8: bool = False) -> Engine:
     """An engine for one model or an ensemble; modules that it does not know raise `UnsupportedModule`."""
     ready_folder()  # which chooses the vectors that the following import is made for
     from lamina.engine.engine import Engine
+    from lamina.engine.lowering import lower
+    from lamina.engine.workspace import join_weights
 
-    return Engine(models, int8)
+    lowered = lower(models, int8)
+    return Engine(lowered, join_weights(lowered.program))
 
 
 @cache

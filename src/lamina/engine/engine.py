@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamina.engine.compilation import entry_points
-from lamina.engine.lowering import lower
 from lamina.engine.machine import FIELDS
 from lamina.engine.prepared import Prepared
-from lamina.engine.program import Field, Weight
+from lamina.engine.program import Field, LoweredModel, Weight
 from lamina.engine.restriction import restrict
 from lamina.engine.search import LENGTH, LIMIT, PREFIX_LENGTH, WRITTEN, Found, Layout, Options, Sources
 from lamina.engine.tuning import ENCODER_ROWS
-from lamina.engine.workspace import Workspace, allocate
+from lamina.engine.workspace import Workspace
 from lamina.errors import UsageError
-from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.search.hypothesis import Hypothesis
 from lamina.text.vocabulary import PAD
@@ -40,15 +38,12 @@ class Forced(NamedTuple):
 class Engine:
     """One model, or an ensemble, as a program. Any number of threads may call it at the same time."""
 
-    def __init__(self, models: Sequence[Seq2Seq], int8: bool = False) -> None:
-        self.lowered = lower(models, int8)
-        self.start_id = models[0].start_id
-        self.source_vocabulary, self.vocabulary = models[0].config.source_vocab, models[0].config.target_vocab
+    def __init__(self, lowered: LoweredModel, weights: Floats) -> None:
+        self.lowered, self.weights = lowered, weights
+        self.start_id = lowered.start_id
+        self.source_vocabulary, self.vocabulary = lowered.source_vocabulary, lowered.target_vocabulary
         self.functions = entry_points()
-        program = self.lowered.program
-        self.weights = allocate(program.size)
-        np.concatenate(program.pieces, out=self.weights)
-        program.pieces.clear()
+        program = lowered.program
         self.codes = {name: self._place(getattr(program, name)) for name in ("encoder", "decoder")}
         self._idle: list[Workspace] = []
 

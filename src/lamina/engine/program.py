@@ -1,14 +1,17 @@
-"""A program under construction: instructions, registers and one buffer of packed weights."""
+"""A program: instructions, registers and one buffer of packed weights.
+
+`lowering` writes it from torch modules; what it holds are plain numbers, so that it can be kept on disk and executed
+without torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from lamina.engine import machine
 from lamina.engine.int8 import DEPTH_MULTIPLE, INPUT_BYTES, pack_int8
@@ -18,6 +21,11 @@ from lamina.engine.search import FIXED, POSITION_VECTOR, ROW
 from lamina.engine.tuning import UNROLL
 from lamina.engine.vectors import LANES
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from lamina.model.layers.positions import Positions
+
 Floats = NDArray[np.float32]
 
 
@@ -25,6 +33,28 @@ class Weight(NamedTuple):
     """A place in the buffer of weights, in floats from its beginning."""
 
     offset: int
+
+
+class PositionVectors(NamedTuple):
+    """Sinusoids: the number of the first position, how many frequencies there are, and where they are."""
+
+    first: int
+    count: int
+    frequencies: Weight
+
+
+class VocabularyInstruction(NamedTuple):
+    """An instruction of the decoder with a row of weights for each entry of the target vocabulary."""
+
+    number: int
+    rows: Weight | None  # of a product: where the same matrix also is row by row, if it is a table of embeddings too
+
+
+class Distribution(NamedTuple):
+    """log p = scores − normaliser, in two registers."""
+
+    scores: int
+    normaliser: int
 
 
 Field = int | Weight
@@ -46,17 +76,16 @@ class Program:
     widths: list[int] = field(default_factory=list)  # of the registers, in floats
     kinds: list[int] = field(default_factory=list)  # what each register has a row for
     fixed: dict[int, Weight] = field(default_factory=dict)  # registers that are the same weights for every row
-    positions: dict[int, nn.Module] = field(default_factory=dict)  # registers that hold position vectors
-    pieces: list[Floats] = field(default_factory=list)  # the weights, in order
+    positions: dict[int, PositionVectors] = field(default_factory=dict)  # registers that hold position vectors
     size: int = 0  # of all weights, in floats
-    vocabulary: list[tuple[int, Tensor]] = field(default_factory=list)  # the decoder's instructions over it
+    vocabulary: list[VocabularyInstruction] = field(default_factory=list)
     score_registers: set[int] = field(default_factory=set)  # as wide as the vocabulary
+    quantised: tuple[int, int] | None = None  # registers of a row in 8 bits and of its scale
 
     def __post_init__(self) -> None:
+        self.pieces: list[Floats] = []  # the weights, in order
         self._known: dict[Hashable, tuple[Weight, ...]] = {}
         self._code = self.encoder
-        if self.int8:
-            self.quantised, self.scales = self.register(0), self.register(1)
 
     def begin_decoder(self) -> None:
         """What follows is done at every step."""
@@ -73,7 +102,8 @@ class Program:
     def note_vocabulary(self, weight_VD: Tensor) -> None:
         """The next instruction has a row of this matrix for each entry of the target vocabulary."""
         if self._code is self.decoder:
-            self.vocabulary.append((len(self.decoder), weight_VD))
+            rows = self._known.get(("table", weight_VD.data_ptr()), (None,))[0]
+            self.vocabulary.append(VocabularyInstruction(len(self.decoder), rows))
 
     # registers
 
@@ -89,10 +119,10 @@ class Program:
         self.fixed[register] = self.vector(values, self.widths[register])
         return register
 
-    def position_register(self, width: int, positions: nn.Module) -> int:
+    def position_register(self, width: int, positions: Positions) -> int:
         """A register with the vector of every position."""
-        register = self.register(width, POSITION_VECTOR)
-        self.positions[register] = positions
+        register, frequencies = self.register(width, POSITION_VECTOR), numbers(positions.frequencies())
+        self.positions[register] = PositionVectors(positions.first, len(frequencies), self.put(frequencies))
         return register
 
     # weights
@@ -152,8 +182,11 @@ class Program:
             return
         depth = padded(matrix.shape[1], DEPTH_MULTIPLE)
         packed, columns, starts = self.once(key, lambda: pack_int8(matrix))
-        self.widths[self.quantised] = max(self.widths[self.quantised], padded(INPUT_BYTES * depth // 4, PANEL))
-        fields = (packed, shift, depth, panels, mode, at, columns, starts, self.quantised, self.scales)
+        if self.quantised is None:
+            self.quantised = self.register(0), self.register(1)
+        row, scale = self.quantised
+        self.widths[row] = max(self.widths[row], padded(INPUT_BYTES * depth // 4, PANEL))
+        fields = (packed, shift, depth, panels, mode, at, columns, starts, row, scale)
         self.emit(machine.PRODUCT_INT8, dst, src, *fields)
 
     def norm(self, dst: int, src: int, norm: nn.LayerNorm) -> None:
@@ -176,6 +209,25 @@ class Program:
     def add(self, dst: int, src: int, width: int) -> None:
         """[dst] += [src]."""
         self.mix(dst, src, 1.0, width, accumulate=True)
+
+
+@dataclass(frozen=True)
+class LoweredModel:
+    """The program of a model or an ensemble, and where its results are."""
+
+    program: Program
+    distribution: Distribution
+    reads_both: bool
+    heads: int  # of the first model's attention
+    readers: tuple[tuple[int, ...], ...]  # of the first model: by decoder layer, the instructions that read its memory
+    start_id: int
+    source_vocabulary: int  # entries
+    target_vocabulary: int
+
+    @property
+    def copies(self) -> bool:
+        """Whether a head copies from the source, whatever the vocabulary is restricted to."""
+        return any(instruction[0] == machine.POINT for instruction in self.program.decoder)
 
 
 def numbers(tensor: Tensor) -> Floats:

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from lamina.engine.engine import Engine
+from lamina.engine.compilation import make_engine
 from lamina.engine.vectors import LANES
 from lamina.recipe.decode import SearchSettings
 from lamina.systems.build import build
@@ -23,7 +23,7 @@ def worst_difference(system: str, int8: bool) -> float:
     torch.manual_seed(1)
     sizes = {"d_model": 2 * LANES, "ffn_size": 40, "heads": 2, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
     model = build(system, size="tiny", vocab_size=50, **sizes).eval()
-    found = Engine([model], int8).search(SOURCES, SearchSettings(max_length=(1.0, 4)))
+    found = make_engine([model], int8).search(SOURCES, SearchSettings(max_length=(1.0, 4)))
     worst = 0.0
     for source, hypotheses in zip(SOURCES, found, strict=True):
         for each in hypotheses:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping
-from typing import Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from lamina.engine.machine import ATTEND, Rows
 from lamina.engine.products import padded
@@ -30,6 +27,14 @@ def allocate(floats: int) -> Floats:
     raw = np.zeros(size + 64, np.uint8)
     first = -raw.ctypes.data % 64
     return raw[first : first + 4 * floats].view(np.float32)
+
+
+def join_weights(program: Program) -> Floats:
+    """All pieces of a new program in one buffer; the pieces are given up."""
+    weights = allocate(program.size)
+    np.concatenate(program.pieces, out=weights)
+    program.pieces.clear()
+    return weights
 
 
 class Workspace:
@@ -102,18 +107,21 @@ class Workspace:
         self.buffers[kind], self.capacity[kind] = buffer, capacity
 
     def _fit_positions(self, wanted: int) -> None:
-        for register, module in self.program.positions.items():
+        for register, vectors in self.program.positions.items():
             width = self.program.widths[register]
             if register not in self.tables or len(self.tables[register]) < wanted:
-                table = position_table(module, max(256, 2 * wanted))
+                place = vectors.frequencies.offset
+                frequencies = self._weights[place : place + vectors.count]
+                table = position_table(vectors.first, frequencies, max(256, 2 * wanted))
                 rows = allocate(len(table) * width).reshape(len(table), width)
                 rows[:, : table.shape[1]] = table
                 self.tables[register] = rows
                 self.registers[register, 0] = rows.ctypes.data
 
 
-def position_table(positions: nn.Module, count: int) -> Floats:
-    """The vectors of the first positions."""
-    vectors = cast("Any", positions).between(0, count, torch.device("cpu"))
-    table: Floats = vectors.float().numpy()
+def position_table(first: int, frequencies: Floats, count: int) -> Floats:
+    """The vectors of positions, sines before cosines: angles in 32 bits, as in torch, and both rounded once."""
+    angles = np.arange(first, first + count, dtype=np.float32)[:, None] * frequencies
+    wide = angles.astype(np.float64)
+    table: Floats = np.concatenate([np.sin(wide), np.cos(wide)], axis=1).astype(np.float32)
     return table

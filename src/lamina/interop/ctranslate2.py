@@ -23,7 +23,7 @@ from lamina.model.layers.positions import sinusoids
 from lamina.model.layers.residuals import Residual
 from lamina.model.layers.target_attention import SelfAttention
 from lamina.model.seq2seq import Seq2Seq
-from lamina.store.model_folder import CARD
+from lamina.store.model_files import CARD
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import BOS, EOS, SPECIALS, UNK
 from lamina.version import __version__

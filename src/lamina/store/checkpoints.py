@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from lamina.base.files import PARTIAL, remove, write_file
 from lamina.errors import DataError, UsageError
-from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
-from lamina.store.model_folder import assign_weights, find_damage, read_weights, write_model_folder
+from lamina.store.model_files import CONFIG, find_damage, read_config_file
 from lamina.text.pipeline import TextPipeline
+
+if TYPE_CHECKING:
+    from lamina.model.seq2seq import Seq2Seq
 
 STATE = "training_state.pt"
 NAME = re.compile(r"step_(\d+)")
@@ -39,6 +39,9 @@ class Checkpoints:
         self, step: int, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, state: dict[str, Any]
     ) -> None:
         """Write a checkpoint and record it as the last."""
+        import torch
+
+        from lamina.store.model_folder import write_model_folder
 
         def write_state(folder: Path) -> None:
             torch.save(state, folder / STATE)
@@ -82,16 +85,20 @@ class Checkpoints:
     def damage(self, step: int) -> str | None:
         """What is wrong with a checkpoint, if anything."""
         try:
-            return find_damage(self.path(step))
+            return find_damage(self.path(step), read_config_file(self.path(step) / CONFIG))
         except DataError as error:
             return str(error).rstrip(".")
 
     def load_weights(self, step: int, model: Seq2Seq) -> None:
         """Copy a checkpoint's weights into a model."""
+        from lamina.store.model_folder import assign_weights, read_weights
+
         assign_weights(model, read_weights(self.path(step)), str(self.path(step)))
 
     def load_state(self, step: int) -> dict[str, Any]:
         """A checkpoint's training state; nothing pickled in it is executed."""
+        import torch
+
         path = self.path(step) / STATE
         try:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

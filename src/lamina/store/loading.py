@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lamina.errors import DataError
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.hub import fetch
-from lamina.store.model_folder import LoadedModel, is_model_folder, load_model_folder
+from lamina.store.model_files import is_model_folder
 from lamina.store.onnx_folder import is_onnx_folder
+
+if TYPE_CHECKING:
+    from lamina.store.model_folder import LoadedModel
 
 
 def load_run(place: str | os.PathLike[str], checkpoint: str | int = "best") -> LoadedModel:
     """The model of a run (the best by validation, `last`, or a step), of a checkpoint or of a model folder."""
+    from lamina.store.model_folder import load_model_folder
+
     return load_model_folder(find_model_folder(place, checkpoint))
 
 

@@ -11,28 +11,20 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import safetensors
 import torch
-from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
 from lamina.base.files import atomic_folder, digest
-from lamina.base.problems import describe
-from lamina.base.reading import read_sealed_json, sealed
-from lamina.base.settings import Settings
+from lamina.base.reading import sealed
 from lamina.errors import DataError
 from lamina.model.config import ModelConfig
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
+from lamina.store.model_files import CARD, CONFIG, FORMAT, WEIGHTS, ModelFiles, open_model_folder, parse_settings
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
-
-FORMAT = 2  # 1 had other names of weights and no digests
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
-
-AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 @dataclass(frozen=True)
@@ -88,33 +80,22 @@ def model_card(model: Seq2Seq, origin: str) -> str:
     )
 
 
-def is_model_folder(folder: Path) -> bool:
-    """Whether this is a model folder, complete or not."""
-    return (folder / CONFIG).is_file()
-
-
 def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
     """Load a model and its text pipeline; damaged files are refused."""
-    folder = Path(folder)
-    content = read_config_file(folder / CONFIG)
-    config = parse_settings(ModelConfig, content.get("model"), folder / CONFIG)
-    decode = parse_settings(SearchSettings, content.get("decode"), folder / CONFIG)
-    damage = find_damage(folder)
-    if damage is not None:
-        raise DataError(f"{damage}.")
-    text = TextPipeline.load(folder)
-    for side, language, entries in (
-        ("source", text.source, config.source_vocab),
-        ("target", text.target, config.target_vocab),
-    ):
-        if len(language.vocabulary) != entries:
-            raise DataError(
-                f"{folder}: the {side} vocabulary must have {entries:,} entries, as the model has, "
-                f"but has {len(language.vocabulary):,} instead."
-            )
+    return load_model(open_model_folder(Path(folder)))
+
+
+def load_model(files: ModelFiles) -> LoadedModel:
+    """The model of a folder whose files were checked."""
+    folder = files.folder
+    config = parse_settings(ModelConfig, files.config.get("model"), folder / CONFIG)
+    problems = config.problems()
+    if problems:
+        raise DataError("\n".join(f"{folder / CONFIG}: {problem}" for problem in problems))
+    files.check_vocabularies(config.source_vocab, config.target_vocab)
     model = Seq2Seq(config)
     assign_weights(model, read_weights(folder), str(folder / WEIGHTS))
-    return LoadedModel(model.eval(), text, decode)
+    return LoadedModel(model.eval(), files.text, files.decode)
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -126,21 +107,6 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
         raise DataError(f"{path}: not found.") from error
     except (OSError, safetensors.SafetensorError) as error:
         raise DataError(f"{path}: cannot be read as safetensors ({error}).") from error
-
-
-def find_damage(folder: Path) -> str | None:
-    """The first file of a model folder that is missing or differs from what was written, if any."""
-    digests = read_config_file(folder / CONFIG)["sha256"]
-    for name, expected in digests.items():
-        path = folder / name
-        try:
-            if digest(path) != expected:
-                return f"{path}: damaged (its SHA-256 differs from the one in {CONFIG})"
-        except FileNotFoundError:
-            return f"{path}: not found, but {CONFIG} lists it"
-        except OSError as error:
-            return f"{path}: cannot be read ({error.strerror})"
-    return None
 
 
 def assign_weights(model: Seq2Seq, weights: dict[str, torch.Tensor], where: str) -> None:
@@ -159,36 +125,3 @@ def assign_weights(model: Seq2Seq, weights: dict[str, torch.Tensor], where: str)
             )
         with torch.no_grad():
             parameter.copy_(weights[name])
-
-
-def read_config_file(path: Path) -> dict[str, Any]:
-    """The content of `config.json`, of a format that this version reads."""
-    if not path.exists():
-        raise DataError(f"{path}: not found; {path.parent} is not a model folder.")
-    content = read_sealed_json(path)
-    found = content.get("format")
-    if found != FORMAT:
-        if (path.parent / "model.bin").is_file():
-            raise DataError(f"{path.parent}: is a CTranslate2 model; open it with ctranslate2.Translator.")
-        if isinstance(content, dict) and "model_type" in content:
-            kind = content["model_type"]
-            hint = "; `lamina import-marian` turns it into a model folder" if kind == "marian" else ""
-            raise DataError(f"{path.parent}: is a model for Hugging Face's transformers ({kind}){hint}.")
-        older = " It was written before Lamina 0.2; train or import the model again." if found == 1 else ""
-        raise DataError(f"{path}: format must be {FORMAT}, but is {found} instead.{older}")
-    digests = content.get("sha256")
-    if not isinstance(digests, dict) or any(Path(name).name != name for name in digests):
-        raise DataError(f"{path}: `sha256` must map the names of the folder's files to their digests.")
-    return content
-
-
-def parse_settings(kind: type[AnySettings], content: Any, path: Path) -> AnySettings:
-    """A part of a model's configuration; every problem at once."""
-    try:
-        settings = kind.model_validate_json(json.dumps(content))
-        problems = settings.problems() if isinstance(settings, ModelConfig) else []
-    except ValidationError as error:
-        problems = describe(error, kind, content)
-    if problems:
-        raise DataError("\n".join(f"{path}: {problem}" for problem in problems))
-    return settings

@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from lamina.base.devices import choose_device
+from lamina.base.devices import choose_device, uses_cpu
+from lamina.base.threads import set_threads
 from lamina.errors import DataError, UsageError
 from lamina.recipe.decode import SearchSettings
-from lamina.search.shortlist import load_shortlist
+from lamina.search.shortlist import Shortlist, load_shortlist
 from lamina.store.hub import fetch
-from lamina.store.loading import load_run
+from lamina.store.loading import find_model_folder
+from lamina.store.model_files import CONFIG, ModelFiles, open_model_folder, read_config_file
 from lamina.store.onnx_folder import is_onnx_folder
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS, UNK
 from lamina.translation.backends import EngineBackend
 from lamina.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from lamina.model.seq2seq import Seq2Seq
 
 TRIAL_SOURCES = [[*[UNK] * 10, EOS]] * 4
 TRIAL = SearchSettings(min_length=8, max_length=(0.0, 8))
@@ -36,25 +41,61 @@ def load(
 ) -> Translator:
     """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
     if threads is not None:
-        torch.set_num_threads(threads)
+        set_threads(threads)
     folders = [fetch(each) for each in (run, *others)]
     exported = [folder for folder in folders if is_onnx_folder(folder)]
     if exported and shortlist is not None:
         raise UsageError(f"{exported[0]}: is an ONNX export, whose vocabulary is fixed; omit --shortlist.")
     if exported:
         return load_onnx(exported[0], alone=not others, device=device, int8=int8)
-    place = choose_device(device)
-    loaded = [load_run(folder, checkpoint) for folder in folders]
-    text = loaded[0].text
-    for other, each in zip(others, loaded[1:], strict=True):
+    on_cpu = uses_cpu(device)
+    files = [open_model_folder(find_model_folder(folder, checkpoint)) for folder in folders]
+    text = files[0].text
+    for other, each in zip(others, files[1:], strict=True):
         if other_vocabulary(text, each.text):
             raise DataError(f"{other}: its vocabulary differs from that of {run}; an ensemble needs one vocabulary.")
-    models = [each.model.to(place).eval() for each in loaded]
     table = None if shortlist is None else load_shortlist(Path(shortlist), text)
-    translator = Translator(models, text, loaded[0].decode, int8=int8, shortlist=table)
+    if on_cpu:
+        return load_for_cpu(files, int8, table)
+    return Translator(load_models(files, device), text, files[0].decode, int8=int8, shortlist=table)
+
+
+def load_for_cpu(files: Sequence[ModelFiles], int8: bool, shortlist: Shortlist | None) -> Translator:
+    """From the cache of lowered models if they are there, without torch; else they are loaded, lowered and kept."""
+    from lamina.engine import cache
+
+    identities = [each.identity for each in files]
+    entry = cache.entry_path([each for each in identities if each], int8) if all(identities) else None
+    found = None if entry is None else cache.read_entry(entry)
+    if found is not None:
+        engine, notes = found
+        for each in files:
+            each.check_vocabularies(engine.source_vocabulary, engine.vocabulary)
+        backend = EngineBackend(engine, shortlist)
+        translator = Translator(
+            [], files[0].text, files[0].decode, backend=backend, load_models=lambda: load_models(files, "cpu")
+        )
+        translator.notes += notes
+        return translator
+    models = load_models(files, "cpu")
+    translator = Translator(models, files[0].text, files[0].decode, int8=int8, shortlist=shortlist)
     if int8 and (ratio := int8_ratio(translator)) > 1:
         translator.notes.append(f"--int8 is {ratio:.2f}× slower here; omit it.")
+    if entry is not None and isinstance(translator.backend, EngineBackend):
+        cache.write_entry(entry, translator.backend.engine, translator.notes)
     return translator
+
+
+def load_models(files: Sequence[ModelFiles], device: str) -> list[Seq2Seq]:
+    """The models themselves; a folder that was replaced since its files were checked is refused."""
+    from lamina.store.model_folder import load_model
+
+    place = choose_device(device)
+    models = [load_model(each).model.to(place).eval() for each in files]
+    for each in files:
+        if read_config_file(each.folder / CONFIG) != each.config:
+            raise DataError(f"{each.folder}: was replaced by another model while it was being read; try again.")
+    return models
 
 
 def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:

@@ -18,7 +18,8 @@ from lamina.recipe.decode import SearchSettings
 from lamina.search.beam import beam_search
 from lamina.search.sampling import SamplingSettings, sample
 from lamina.store.onnx_folder import DECODER, ENCODER, OnnxDescription, read_description
-from lamina.translation.backends import Hypotheses, SourceBatch, pad_ids
+from lamina.translation.backends import Hypotheses, SourceBatch
+from lamina.translation.torch_backend import pad_ids
 
 Arrays = dict[str, NDArray[np.float32]]
 CPU = torch.device("cpu")
@@ -118,5 +119,5 @@ class OnnxBackend:
         start_id = self.description.start_id
         return sample(self.stepper, pad_ids(batch.sources, CPU), settings, sampling, start_id, generator, samples)
 
-    def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Tensor, ...]]:
+    def attention(self, source: Sequence[int], target: Sequence[int]) -> list[tuple[Tensor, ...]]:
         raise UsageError("ONNX graphs do not give attention; use the run that they were exported from.")

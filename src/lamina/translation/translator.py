@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, overload
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, overload
 
 from lamina.errors import DataError, UsageError
-from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.search.hypothesis import Hypothesis
-from lamina.search.sampling import SamplingSettings
 from lamina.search.shortlist import Shortlist
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
-from lamina.translation.backends import Backend, SourceBatch, choose_backend, pad_ids
+from lamina.translation.backends import Backend, SourceBatch, choose_backend
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from lamina.model.seq2seq import Seq2Seq
+    from lamina.search.sampling import SamplingSettings
 
 BATCH_SENTENCES, BATCH_TOKENS = 32, 8192  # of a batch, at most: sentences, and padded source tokens
 LONGEST = 1024  # source tokens; the rest of a longer line is not read
@@ -51,10 +53,11 @@ class Translator:
         int8: bool = False,
         shortlist: Shortlist | None = None,
         backend: Backend | None = None,
+        load_models: Callable[[], list[Seq2Seq]] | None = None,
     ) -> None:
-        self._models, self.text = list(models), text
+        """`load_models` is for a backend that does without them until something else asks for them."""
+        self._models, self._load_models, self.text = list(models), load_models, text
         self.settings = settings or SearchSettings()  # what a call does not say
-        self.device = self._models[0].head.weight_VD.device if self._models else torch.device("cpu")
         self.notes: list[str] = []  # for the user
         if backend is None:
             backend, self.notes = choose_backend(self._models, int8, shortlist)
@@ -63,9 +66,18 @@ class Translator:
     @property
     def models(self) -> list[Seq2Seq]:
         """The models themselves, where there are any: an exported graph only translates."""
+        if not self._models and self._load_models is not None:
+            self._models = self._load_models()
         if not self._models:
             raise UsageError("An ONNX export only translates; use the run or model folder that it was exported from.")
         return self._models
+
+    @property
+    def device(self) -> torch.device:
+        """Where the models are."""
+        import torch
+
+        return self._models[0].head.weight_VD.device if self._models else torch.device("cpu")
 
     @overload
     def translate(self, lines: str, nbest: int = 1, **options: Any) -> Translation: ...
@@ -109,14 +121,11 @@ class Translator:
         if sampling is None and nbest > settings.beam:
             raise UsageError(f"nbest must be at most the beam {settings.beam}, but is {nbest} instead.")
         lines, heads = iter(lines), None if prefixes is None else iter(prefixes)
-        generator = torch.Generator(self.device).manual_seed(sampling.seed if sampling else 0)
+        draw = None if sampling is None else self._sampler(settings, sampling, nbest)
         while chunk := list(islice(lines, window)):
             starts = None if heads is None else self._prefixes(list(islice(heads, len(chunk))), len(chunk))
             sources, cuts = self.encode(chunk)
-            if sampling is None:
-                found = self._search_all(sources, settings, starts)
-            else:
-                found = self._sample_all(sources, settings, sampling, generator, nbest)
+            found = self._search_all(sources, settings, starts) if draw is None else draw(sources)
             for source, cut, hypotheses in zip(sources, cuts, found, strict=True):
                 if is_blank(source):
                     yield Translation("")
@@ -162,11 +171,16 @@ class Translator:
         normalised: bool = False,
     ) -> list[Hypothesis]:
         """The model's log p of given targets, ids ending with eos; `normalised` makes heads of any mass comparable."""
+        import torch
+
+        from lamina.translation.torch_backend import pad_ids
+
+        models, device = self.models, self.device
         results: dict[int, Hypothesis] = {}
         for batch in cut_batches([len(source) + len(target) for source, target in zip(sources, targets, strict=True)]):
-            source_BS = self._pad([sources[number] for number in batch])
-            target_BT = self._pad([targets[number] for number in batch])
-            start_B1 = torch.full((len(batch), 1), self.models[0].start_id, device=self.device)
+            source_BS = pad_ids([sources[number] for number in batch], device)
+            target_BT = pad_ids([targets[number] for number in batch], device)
+            start_B1 = torch.full((len(batch), 1), models[0].start_id, device=device)
             prefix_BT = torch.cat([start_B1, target_BT[:, :-1]], dim=1)
             with torch.inference_mode():
                 each = torch.stack(
@@ -174,7 +188,7 @@ class Translator:
                         -model.normalised_nll(source_BS, prefix_BT, target_BT)
                         if normalised
                         else -model(source_BS, prefix_BT, target_BT).nll_BT
-                        for model in self.models
+                        for model in models
                     ]
                 )
                 chosen_BT = (each.logsumexp(dim=0) - math.log(len(each))).masked_fill(target_BT == PAD, 0.0)
@@ -200,18 +214,21 @@ class Translator:
         ]
         return _in_order(len(sources), batches, self.backend.search(work, settings), settings)
 
-    def _sample_all(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        sampling: SamplingSettings,
-        generator: torch.Generator,
-        samples: int,
-    ) -> list[list[Hypothesis]]:
-        batches = self._batches(sources, BATCH_SENTENCES, 1)
-        work = (SourceBatch([sources[number] for number in numbers]) for numbers in batches)
-        drawn = (self.backend.sample(batch, settings, sampling, generator, samples) for batch in work)
-        return _in_order(len(sources), batches, drawn, settings)
+    def _sampler(
+        self, settings: SearchSettings, sampling: SamplingSettings, samples: int
+    ) -> Callable[[Sequence[Sequence[int]]], list[list[Hypothesis]]]:
+        """What draws samples of sources, from one generator."""
+        import torch
+
+        generator = torch.Generator(self.device).manual_seed(sampling.seed)
+
+        def draw(sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+            batches = self._batches(sources, BATCH_SENTENCES, 1)
+            work = (SourceBatch([sources[number] for number in numbers]) for numbers in batches)
+            drawn = (self.backend.sample(batch, settings, sampling, generator, samples) for batch in work)
+            return _in_order(len(sources), batches, drawn, settings)
+
+        return draw
 
     def _batches(self, sources: Sequence[Sequence[int]], sentences: int, workers: int) -> list[list[int]]:
         wanted = [number for number, source in enumerate(sources) if not is_blank(source)]
@@ -233,16 +250,14 @@ class Translator:
 
     def _attention(self, source: Sequence[int], tokens: Sequence[int]) -> Tensor:
         """The first model's cross-attention, averaged over heads and streams of its last layer."""
-        layers = self.backend.attention(source, [self.models[0].start_id, *tokens[:-1]])
-        return torch.stack(layers[-1]).mean(dim=(0, 1))
+        import torch
+
+        return torch.stack(self.backend.attention(source, tokens)[-1]).mean(dim=(0, 1))
 
     def _prefixes(self, lines: Sequence[str], wanted: int) -> list[list[int]]:
         if len(lines) < wanted:
             raise DataError("There are fewer prefixes than lines to translate.")
         return [ids[:-1] for ids in self.text.target.encode(lines)]
-
-    def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        return pad_ids(rows, self.device)
 
 
 def _in_order(

@@ -4,7 +4,7 @@ Modules are known by their exact type. A subclass may compute anything, so it is
 model is decoded by torch instead.
 """
 
-from lamina.engine.lowering.models import LoweredModel, lower
+from lamina.engine.lowering.models import lower
 from lamina.engine.lowering.parts import UnsupportedModule
 
-__all__ = ["LoweredModel", "UnsupportedModule", "lower"]
+__all__ = ["UnsupportedModule", "lower"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +12,13 @@ from lamina.engine import machine
 from lamina.engine.lowering.parts import Parts, columns, expect, whole_bytes
 from lamina.engine.machine import SOURCE
 from lamina.engine.products import ADD, PANEL, STORE, padded
+from lamina.engine.program import Distribution
 from lamina.engine.search import SOURCE_TOKEN
 from lamina.engine.vectors import LANES
 from lamina.model.heads.pointer import PointerHead
 from lamina.model.heads.softmax import SoftmaxHead
 from lamina.model.heads.surface import SurfaceHead
 from lamina.model.heads.surface_readers import AttentionReader, PooledReader
-
-
-class Distribution(NamedTuple):
-    """log p = scores − normaliser, in two registers."""
-
-    scores: int
-    normaliser: int
 
 
 def lower_softmax(parts: Parts, features: int, weight_VD: Tensor) -> Distribution:

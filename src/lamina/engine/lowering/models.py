@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -16,25 +15,14 @@ from lamina.engine import machine
 from lamina.engine.lowering.bridges import BRIDGES
 from lamina.engine.lowering.decoder import DecoderLowering
 from lamina.engine.lowering.encoders import ENCODERS
-from lamina.engine.lowering.heads import HEADS, Distribution
+from lamina.engine.lowering.heads import HEADS
 from lamina.engine.lowering.parts import Parts, UnsupportedModule, choose, expect, whole_bytes
 from lamina.engine.products import padded
-from lamina.engine.program import Program, numbers
+from lamina.engine.program import Distribution, LoweredModel, Program, numbers
 from lamina.engine.vectors import LANES
 from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, TokenEmbedding
 from lamina.model.layers.positions import Positions
 from lamina.model.seq2seq import Seq2Seq
-
-
-@dataclass(frozen=True)
-class LoweredModel:
-    """A program, and where its results are."""
-
-    program: Program
-    distribution: Distribution
-    reads_both: bool
-    heads: int  # of the first model's attention
-    readers: tuple[tuple[int, ...], ...]  # of the first model: by decoder layer, the instructions that read its memory
 
 
 def lower(models: Sequence[Seq2Seq], int8: bool = False) -> LoweredModel:
@@ -48,6 +36,9 @@ def lower(models: Sequence[Seq2Seq], int8: bool = False) -> LoweredModel:
         any(decoder.reads_both for _, decoder in each),
         models[0].config.heads,
         _find_readers(program, each[0][1]),
+        models[0].start_id,
+        models[0].config.source_vocab,
+        models[0].config.target_vocab,
     )
 
 

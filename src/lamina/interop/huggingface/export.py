@@ -23,7 +23,7 @@ from lamina.interop.huggingface.weights import POSITIONS, export_weights
 from lamina.model.config import ModelConfig
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
-from lamina.store.model_folder import CARD
+from lamina.store.model_files import CARD
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS, PAD
 from lamina.version import __version__

@@ -13,7 +13,8 @@ import yaml
 from lamina.errors import DataError, MissingExtraError
 from lamina.store.hub import check_repository, first_line
 from lamina.store.loading import find_model_folder
-from lamina.store.model_folder import CARD, CONFIG, load_model_folder, model_card, read_config_file
+from lamina.store.model_files import CARD, CONFIG, read_config_file
+from lamina.store.model_folder import load_model_folder, model_card
 from lamina.store.onnx_folder import is_onnx_folder
 from lamina.text.pipeline import DESCRIPTION
 

@@ -17,7 +17,7 @@ from lamina.interop.onnx.graphs import StepGraph, Traced, cache_shapes, describe
 from lamina.interop.onnx.operators import register_operators
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
-from lamina.store.model_folder import CARD
+from lamina.store.model_files import CARD
 from lamina.store.onnx_folder import DECODER, DESCRIPTION, ENCODER, FORMAT, SCRIPT
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS

@@ -51,6 +51,10 @@ class Positions(nn.Module):
             self.table_PD = sinusoids(max(256, 2 * needed), self.table_PD.shape[1], device, self.kind)
         return self.table_PD[self.first + start : needed]
 
+    def frequencies(self) -> Tensor:
+        """Of the sinusoids."""
+        return frequencies(self.table_PD.shape[1], self.kind)
+
 
 class PaperPositions(Positions):
     """Positions with the frequencies of Vaswani et al. (2017), which Marian has too."""
