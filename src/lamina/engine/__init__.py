@@ -2,5 +2,6 @@
 
 host ─► vectors ─► products, int8 ─► machine ─► search      compiled; numba and numpy only
 program ◄── lowering ◄── model                              what is executed, made from torch modules
+cache ─► program                                            what was lowered before, without torch
 engine, stepper                                             what the rest of Lamina calls
 """
