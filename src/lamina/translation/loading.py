@@ -87,15 +87,21 @@ def load_for_cpu(files: Sequence[ModelFiles], int8: bool, shortlist: Shortlist |
 
 
 def load_models(files: Sequence[ModelFiles], device: str) -> list[Seq2Seq]:
-    """The models themselves; a folder that was replaced since its files were checked is refused."""
+    """The models themselves."""
     from lamina.store.model_folder import load_model
 
     place = choose_device(device)
+    require_unchanged(files)
     models = [load_model(each).model.to(place).eval() for each in files]
+    require_unchanged(files)
+    return models
+
+
+def require_unchanged(files: Sequence[ModelFiles]) -> None:
+    """Refuse folders that another model has replaced since their digests were checked."""
     for each in files:
         if read_config_file(each.folder / CONFIG) != each.config:
-            raise DataError(f"{each.folder}: was replaced by another model while it was being read; try again.")
-    return models
+            raise DataError(f"{each.folder}: was replaced by another model while it was in use; load it again.")
 
 
 def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
