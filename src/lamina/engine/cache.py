@@ -85,7 +85,7 @@ def write_entry(path: Path, engine: Engine, notes: Sequence[str]) -> None:
 
     lines = [path.name.encode(), json.dumps(list(notes)).encode(), TypeAdapter(LoweredModel).dump_json(engine.lowered)]
     header = b"\n" + b"\n".join(lines) + b"\n"
-    weights = memoryview(engine.weights).cast("B")
+    weights = engine.weights.view(np.uint8).data
     if DIGEST + len(header) + len(weights) > LARGEST:
         return
     found = hashlib.sha256(header)

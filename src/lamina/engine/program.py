@@ -39,7 +39,7 @@ class PositionVectors(NamedTuple):
     """Sinusoids: the number of the first position, how many frequencies there are, and where they are."""
 
     first: int
-    count: int
+    size: int
     frequencies: Weight
 
 

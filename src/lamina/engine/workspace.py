@@ -111,7 +111,7 @@ class Workspace:
             width = self.program.widths[register]
             if register not in self.tables or len(self.tables[register]) < wanted:
                 place = vectors.frequencies.offset
-                frequencies = self._weights[place : place + vectors.count]
+                frequencies = self._weights[place : place + vectors.size]
                 table = position_table(vectors.first, frequencies, max(256, 2 * wanted))
                 rows = allocate(len(table) * width).reshape(len(table), width)
                 rows[:, : table.shape[1]] = table
