@@ -69,7 +69,7 @@ def read_entry(path: Path) -> tuple[Engine, list[str]] | None:
             lowered = TypeAdapter(LoweredModel).validate_json(lowered_json)
             if name.decode().strip() != path.name or len(content) - content.tell() != 4 * lowered.program.size:
                 return None
-            weights = allocate(lowered.program.size)  # a copy: in large pages it is read faster than the mapped file
+            weights = allocate(lowered.program.size)  # a copy in large pages, whatever becomes of the file
             weights[:] = np.frombuffer(content, np.float32, offset=content.tell())
             said = [str(note) for note in json.loads(notes)]
     except (OSError, ValueError, ValidationError):  # not there, empty, not ours
