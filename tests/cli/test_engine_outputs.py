@@ -9,7 +9,8 @@ import pytest
 from lamina.demo.grammar import write_demo
 from lamina.recipe.decode import SearchSettings
 from lamina.store.loading import load_run
-from lamina.translation.backends import SourceBatch, TorchBackend
+from lamina.translation.backends import SourceBatch
+from lamina.translation.torch_backend import TorchBackend
 from support import Searcher, run_lamina
 
 SYSTEMS = ["transformer", "surface-fusion", "msc", "msc-surface"]

@@ -14,7 +14,8 @@ from lamina.training.distributed import Ranks
 from lamina.training.loading import TensorBatch, TensorUpdate
 from lamina.training.objective import Objective
 from lamina.training.statistics import Tally
-from lamina.translation.backends import SourceBatch, TorchBackend
+from lamina.translation.backends import SourceBatch
+from lamina.translation.torch_backend import TorchBackend
 from support import make_batch, small
 
 GPU = torch.device("cuda", 0)

@@ -15,7 +15,8 @@ from lamina.search.hypothesis import Hypothesis
 from lamina.search.sampling import SamplingSettings
 from lamina.systems.published import SYSTEMS
 from lamina.training.casting import cast_weights_together
-from lamina.translation.backends import SourceBatch, TorchBackend
+from lamina.translation.backends import SourceBatch
+from lamina.translation.torch_backend import TorchBackend
 from support import make_batch, small
 
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
