@@ -52,7 +52,7 @@ class Running:
         """Resident bytes of front and worker."""
         return sum(resident(pid) for pid in (self.process.pid, self.worker()))
 
-    def wait_ready(self, seconds: float = 60) -> None:
+    def wait_ready(self, seconds: float = 240) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             assert self.process.poll() is None, self.log.read_text()
@@ -85,7 +85,7 @@ def start_server(folder: Path, *arguments: str | Path, wait: bool = True) -> Ite
     with log.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=stream)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not (told.exists() and told.read_text()):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until, log.read_text()

@@ -97,6 +97,9 @@ def test_details_tell_what_the_sockets_do(server: Running) -> None:
     assert surface["gate"][0] == 0.8
     assert len(surface["attention"][0]) == len(source)
     assert "".join(word["text"] for word in sentence["source_words"]) == "Adogruns."
+    (spaced,) = server.translate("A dog runs .", details=True)["results"]
+    assert [word["text"] for word in spaced["sentences"][0]["source_words"]][-1] == "."
+    assert all(word["text"] for word in spaced["sentences"][0]["source_words"])
     (mixed,) = server.translate("A dog runs.", details=True, model="mixed")["results"]
     weights = mixed["sentences"][0]["layer_weights"]
     assert weights["layers"] == ["embedding", "1", "2", "3", "4"]

@@ -276,6 +276,8 @@ def test_a_file_is_translated(page: Page, tmp_path: Path) -> None:
     page.wait(link.is_displayed)
     assert link.get_attribute("download") == "translated-a.srt"
     assert page.one("#progress").get_attribute("value") == "1"
+    command = page.one("#curl").get_attribute("textContent")
+    assert command.startswith('jq -Rs \'{"texts": [.], "model":"fused","format":"srt"}\' \'a.srt\' | curl -N ')
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ def group_words(side: LanguageText, ids: Sequence[int]) -> list[dict[str, Any]]:
             continued = False
             continue
         if isinstance(side.subwords, SentencePiece):
-            starts = symbol.startswith(SPACE) or symbol in PUNCTUATION
+            mark = place > 0 and symbols[place - 1] == SPACE  # a space by itself belongs to what follows it
+            starts = symbol.startswith(SPACE) or (symbol in PUNCTUATION and not mark)
         elif isinstance(side.subwords, Bpe):
             starts = not continued
             continued = symbol.endswith(CONTINUED)

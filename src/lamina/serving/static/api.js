@@ -61,11 +61,18 @@ export async function stream(body, key, signal, onEvent) {
   }
 }
 
-export function curl(body, key) {
-  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-  const place = new URL("v1/translate", document.baseURI).href;
-  const lines = [`curl ${quoted(place)}`, "-H 'content-type: application/json'"];
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+function command(path, key, data, options = "") {
+  const place = new URL(path, document.baseURI).href;
+  const lines = [`curl ${options}${quoted(place)}`, "-H 'content-type: application/json'"];
   if (key) lines.push("-H \"authorization: Bearer $KEY\"");
-  lines.push(`-d ${quoted(JSON.stringify(body))}`);
-  return lines.join(" \\\n  ");
+  return [...lines, `-d ${data}`].join(" \\\n  ");
+}
+
+export const curl = (body, key) => command("v1/translate", key, quoted(JSON.stringify(body)));
+
+export function curlOfFile(file, { texts, ...body }, key) {
+  const fields = JSON.stringify(body).slice(1);
+  return `jq -Rs ${quoted(`{"texts": [.], ${fields}`)} ${quoted(file)} | ${command("v1/translate/stream", key, "@-", "-N ")}`;
 }

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { draw } from "./layers.js";
 import { menuFor, closeMenu } from "./menu.js";
 import { Output } from "./output.js";
-import { sourceWeights, strongest } from "./words.js";
+import { common, sourceWeights, split, strongest } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const PAUSE = 250; // milliseconds after the last key
@@ -52,8 +52,10 @@ async function translateNow() {
     const started = performance.now();
     const [answer, second] = await Promise.all(wanted);
     showResult(text, answer.results[0], second?.results[0]);
-    showCurl({ ...body, details: undefined });
-    say(`${$("edits").checked ? `${outputs.main.edits} edits` : "Translated"} in ${Math.round(performance.now() - started)} ms.`);
+    showCurl(api.curl({ ...body, details: undefined }, key()));
+    const count = outputs.main.edits;
+    const told = $("edits").checked ? `${count} ${count === 1 ? "edit" : "edits"}` : "Translated";
+    say(`${told} in ${Math.round(performance.now() - started)} ms.`);
   } catch (error) {
     if (error.name === "AbortError") return;
     say(error.message, true);
@@ -68,7 +70,7 @@ function clearResult() {
   outputs.main.clear();
   outputs.other.clear();
   $("backdrop").replaceChildren();
-  for (const id of ["candidates", "layers", "accept-all", "reject-all"]) $(id).hidden = true;
+  for (const id of ["candidates", "layers", "legend", "accept-all", "reject-all"]) $(id).hidden = true;
   $("score").textContent = $("other-score").textContent = "";
   $("output").classList.remove("busy");
   say("");
@@ -93,16 +95,20 @@ function showResult(text, result, second) {
 
 function showCandidates({ nbest }) {
   $("candidates").hidden = nbest.length < 2;
+  const best = split(nbest[0].text);
   $("candidate-list").replaceChildren(...nbest.map(({ text, score }) => {
-    const item = document.createElement("li");
-    const number = Object.assign(document.createElement("span"), { className: "number", textContent: score.toFixed(3) });
-    item.append(text, number);
+    const item = document.createElement("li"), words = split(text);
+    const shared = new Set(common(best, words).map(([, index]) => index));
+    item.append(...words.map((word, index) =>
+      (shared.has(index) || !word.trim() ? word : Object.assign(document.createElement("b"), { textContent: word }))));
+    item.append(Object.assign(document.createElement("span"), { className: "number", textContent: score.toFixed(3) }));
     return item;
   }));
 }
 
-function showCurl(body) {
-  $("curl").textContent = api.curl(body, key());
+function showCurl(command) {
+  $("curl").textContent = command;
+  $("request").hidden = false;
 }
 
 // What a word attends to, marked behind the source text.
@@ -128,6 +134,9 @@ function selectWord(entry) {
     position = end;
   });
   $("backdrop").replaceChildren(...parts, text.slice(position));
+  $("legend").hidden = false;
+  $("legend-reader").hidden = surface < 0;
+  $("legend-reader").textContent = sentence.pointer ? "copied from" : "read by SurfaceFusion";
   $("backdrop").scrollTop = $("source").scrollTop;
   draw($("panels"), $("layers-about"), sentence, word, entry.model);
   $("layers").hidden = false;
@@ -166,7 +175,7 @@ async function chooseWord(entry, button) {
     const { results } = await api.translate(body, key());
     outputs.main.replaceSentence(entry.number, results[0].sentences[0], prefix.length);
     if ($("compare").checked) outputs.main.markDifferences(outputs.other);
-    showCurl({ ...body, details: undefined });
+    showCurl(api.curl({ ...body, details: undefined }, key()));
     outputs.main.focusAt(entry.index);
     say("Continued from your choice.");
   } catch (error) {
@@ -183,6 +192,7 @@ async function translateFile(file) {
   $("progress-area").hidden = false;
   $("download").hidden = true;
   let done = 0;
+  showCurl(api.curlOfFile(file.name, body, key()));
   try {
     await api.stream(body, key(), undefined, (name, data) => {
       if (name === "sentence") {
@@ -239,8 +249,9 @@ function updateModel(other = true) {
   if (!chosen) return;
   if (other) $("edits").checked = chosen.task === "correction"; // a model that is another, not the same one once more
   $("source-title").textContent = `Source (${chosen.source})`;
-  $("target-title").textContent = chosen.task === "correction" ? "Corrections" : `Result (${chosen.target})`;
-  $("other-title").textContent = `Second model: ${$("other").value}`;
+  const title = chosen.task === "correction" ? "Corrections" : `Result (${chosen.target})`;
+  $("target-title").textContent = $("compare").checked ? chosen.name : title;
+  $("other-title").textContent = $("other").value;
   $("other").hidden = $("other-pane").hidden = !$("compare").checked;
   $("swap").disabled = !reverse();
   $("swap").title = reverse() ? "Swap languages" : "No model translates in the other direction";

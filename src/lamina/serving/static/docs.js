@@ -5,6 +5,13 @@ document.documentElement.dataset.theme =
 
 const make = (name, text, className = "") => Object.assign(document.createElement(name), { textContent: text, className });
 
+// Text with `code` in it.
+function prose(name, text, className = "") {
+  const made = make(name, "", className);
+  made.append(...text.split("`").map((part, index) => (index % 2 ? make("code", part) : part)));
+  return made;
+}
+
 function resolve(schema, root) {
   const path = schema?.$ref?.match(/^#\/components\/schemas\/(.+)$/);
   return path ? root.components.schemas[path[1]] : schema;
@@ -20,7 +27,7 @@ function fields(schema, root) {
     const heading = make("th", name);
     heading.scope = "row";
     const needed = resolved.required?.includes(name) ? "required" : field.default !== undefined ? `default ${JSON.stringify(field.default)}` : "";
-    row.append(heading, make("td", kinds.join(" or "), "text"), make("td", needed, "text"), make("td", field.description || "", "text"));
+    row.append(heading, make("td", kinds.join(" or "), "text"), make("td", needed, "text"), prose("td", field.description || "", "text"));
     table.append(row);
   }
   const scroll = make("div", "", "scroll");
@@ -35,7 +42,7 @@ for (const [path, methods] of Object.entries(root.paths)) {
     const box = make("section", "", "operation");
     const title = make("h2", "");
     title.append(make("span", method.toUpperCase(), "method"), path);
-    box.append(title, make("p", operation.summary || ""), make("p", operation.description || "", "about"));
+    box.append(title, make("p", operation.summary || ""), prose("p", operation.description || "", "about"));
     const content = operation.requestBody?.content?.["application/json"];
     if (content) {
       box.append(make("h3", "Body"), ...fields(content.schema, root));

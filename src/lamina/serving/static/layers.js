@@ -67,14 +67,15 @@ function gates(sentence, word, attended) {
   const { decoder, encoder } = sentence.gates;
   if (decoder) {
     const rows = decoder.map((gate, layer) => [`block ${layer + 1}`, [mean(gate.slice(first, last))]]);
-    parts.push(table("1 reads the block's top, 0 its context", [], rows, bar));
+    parts.push(table("Decoder", [], rows, bar));
   }
   const source = sentence.source_words[attended];
   if (encoder && source) {
     const rows = encoder.map((gate, layer) => [`layer ${layer + 1}`, [mean(gate.slice(...source.tokens))]]);
-    parts.push(table(`Encoder gates at “${source.text}”`, [], rows, bar));
+    parts.push(table(`Encoder, at “${source.text}”`, [], rows, bar));
   }
-  return panel("Gates", parts, "panel-gates");
+  const told = element("p", "1 reads a block's top, 0 its context.", { className: "about" });
+  return panel("Gates of MSC", [told, element("div", parts, { className: "sides" })], "panel-gates");
 }
 
 // What two sides of a head would write by themselves, and whose share is what.
@@ -96,7 +97,7 @@ function sides(title, id, [one, other], told, { decoder, source, gate }, first) 
 
 const surface = (sentence, word) => sides("SurfaceFusion: two distributions", "panel-surface",
   ["The decoder alone", "The source alone"],
-  (own, rest) => `${own} of the decision is the decoder's, ${rest} the source's.`, sentence.surface, word.tokens[0]);
+  (own, rest) => `The decoder has ${own} of the decision, the source ${rest}.`, sentence.surface, word.tokens[0]);
 
 const pointer = (sentence, word) => sides("Pointer: generated or copied", "panel-pointer",
   ["Generated", "Copied"],

@@ -68,10 +68,10 @@ export class Output {
   }
 
   drawWord(entry) {
-    const button = entry.button = document.createElement("button");
+    const button = entry.button = document.createElement("span"); // a real button would let a line end before a full stop
     this.words.push(entry);
     const probability = Math.min(...entry.sentence.probabilities.slice(...entry.word.tokens));
-    Object.assign(button, { type: "button", className: "word", textContent: entry.word.text });
+    Object.assign(button, { role: "button", className: "word", textContent: entry.word.text });
     button.title = `probability ${probability.toFixed(2)}`;
     button.style.setProperty("--doubtful", 1 - probability);
     button.classList.toggle("forced", entry.start < this.forced[entry.number]);
@@ -93,6 +93,10 @@ export class Output {
   move(event) {
     const current = this.words.findIndex(({ button }) => button === document.activeElement);
     if (current < 0) return;
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      document.activeElement.click();
+    }
     const last = this.words.length - 1;
     const next = { ArrowRight: current + 1, ArrowDown: current + 1, ArrowLeft: current - 1, ArrowUp: current - 1, Home: 0, End: last }[event.key];
     if (next === undefined) return;
@@ -139,9 +143,9 @@ export class Output {
     const box = part.box = document.createElement("span");
     box.className = "edit";
     box.setAttribute("role", "group");
-    box.setAttribute("aria-label", describeEdit(part.before.trim(), part.after.trim()));
-    if (part.before) box.append(make("del", [part.before]));
-    if (part.after) box.append(make("ins", written));
+    box.setAttribute("aria-label", describeEdit(part.before, part.after));
+    if (part.before) box.append(make("del", [visible(part.before)]));
+    if (part.after) box.append(make("ins", part.after.trim() ? written : [visible(part.after)]));
     for (const [sign, label, wanted] of [["✓", "Accept", "accepted"], ["✗", "Reject", "rejected"]]) {
       const button = make("button", [sign]);
       Object.assign(button, { type: "button", className: wanted, title: label });
@@ -178,9 +182,12 @@ export class Output {
   }
 }
 
+const visible = (text) => (text.trim() ? text : "␣".repeat(text.length));
+
 function describeEdit(before, after) {
-  if (!before) return `Edit: “${after}” is inserted`;
-  return after ? `Edit: “${before}” becomes “${after}”` : `Edit: “${before}” is deleted`;
+  const named = (text) => (text.trim() ? `“${text.trim()}”` : "space");
+  if (!before) return `Edit: ${named(after)} is inserted`;
+  return after ? `Edit: ${named(before)} becomes ${named(after)}` : `Edit: ${named(before)} is deleted`;
 }
 
 // A function that takes the next characters of a list of texts and words; a word that is cut becomes text.

@@ -37,10 +37,7 @@ export function edits(source, corrected) {
   let i = 0, j = 0;
   for (const [a, b] of [...common(one, other), [one.length, other.length]]) {
     const before = one.slice(i, a).join(""), after = other.slice(j, b).join("");
-    if (before || after) {
-      if (!before.trim() && !after.trim()) found.push({ kept: after });
-      else found.push({ before, after });
-    }
+    if (before || after) found.push({ before, after });
     if (a < one.length) found.push({ kept: one[a] });
     i = a + 1;
     j = b + 1;
