@@ -62,7 +62,7 @@ class Reader(NamedTuple):
 
 COMMANDS = {
     "prepare": Command(PREPARE, ("data",), ("data/meta.json", "data/train/00000/source.ids", "data/train/00000/target.ids", "data/text/subwords.model")),
-    "train": Command(TRAIN, ("run",), ("run/model/model.safetensors", "run/checkpoints/step_000012/model.safetensors", "run/checkpoints/step_000012/config.json")),
+    "train": Command(TRAIN, ("run",), ("run/model/model.safetensors", "run/checkpoints/step_000012/model.safetensors")),
     "average": Command("average run --last 3", (), ("run/averaged/model.safetensors",)),
     "translate": Command(f"translate run --input valid.en --output out.de --force --beam 2 {DECODE}", (), ("out.de",)),
     "study": Command("study study.yaml --out study --jobs 99 --quiet", ("study",), ("study/runs/a-1/model/model.safetensors", "study/study.csv")),

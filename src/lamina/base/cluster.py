@@ -100,7 +100,10 @@ def parse_options(texts: Sequence[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"--cluster-option must be KEY=VALUE, such as slurm_partition=gpu, but is {text} instead.")
-        options[key] = yaml.safe_load(value)
+        try:
+            options[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise UsageError(f"--cluster-option {key}: not YAML ({' '.join(str(error).split())}).") from error
     return options
 
 

@@ -144,10 +144,7 @@ def main() -> None:
             print(f"lamina: {place}{error.strerror}.", file=sys.stderr)
             sys.exit(DataError.exit_code)
         if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error))):
-            print(
-                "lamina: out of memory. Lower train.batch_tokens, --beam, --buffer or the model's size.",
-                file=sys.stderr,
-            )
+            print(f"lamina: {MEMORY_ADVICE}", file=sys.stderr)
             sys.exit(1)
         print(f"lamina: unexpected {type(error).__name__}: {error} (`--debug` shows where)", file=sys.stderr)
         sys.exit(1)

@@ -13,8 +13,12 @@ from lamina.cli.next_step import say_next
 def shortlist(
     data: Annotated[Path, typer.Option("--data", help="Prepared data that the model was trained on.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to write; must not exist yet.")],
-    candidates: Annotated[int, typer.Option("--candidates", min=1, help="Target subwords per source subword.")] = 40,
-    frequent: Annotated[int, typer.Option("--frequent", min=0, help="Target subwords always included.")] = 200,
+    candidates: Annotated[
+        int, typer.Option("--candidates", min=1, max=10_000, help="Target subwords per source subword.")
+    ] = 40,
+    frequent: Annotated[
+        int, typer.Option("--frequent", min=0, max=1_000_000, help="Target subwords always included.")
+    ] = 200,
 ) -> None:
     """Learn a vocabulary shortlist (IBM model 1) for faster decoding with `lamina translate --shortlist`.
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lamina.cli.options import ClusterOptions, OnCluster
+from lamina.errors import UsageError
 
 
 def study(
@@ -37,6 +38,8 @@ def study(
     from lamina.cli.tables import print_columns
     from lamina.study.study import read_study, run_study
 
+    if cluster is None and cluster_options:
+        raise UsageError("--cluster-option acts only with --cluster.")
     plan = read_study(file)
     folder = out or Path("studies") / plan.name
     threads = max(1, (os.cpu_count() or 1) // jobs)

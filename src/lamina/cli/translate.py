@@ -125,6 +125,8 @@ def translate(
         raise UsageError("--format-in writes the document; omit --format, --prefix and --shallow.")
     if shallow is not None and (sample or prefix or alignments or attention):
         raise UsageError("--shallow works with plain beam search only: omit --sample, --prefix and attention.")
+    if cluster is None and (cluster_options or jobs > 1):
+        raise UsageError(f"{'--cluster-option' if cluster_options else '--jobs'} acts only with --cluster.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
     if cluster is not None or shards is not None:
         translate_on_cluster(input_file, output, cluster, cluster_options, shards, shard, jobs, form)
