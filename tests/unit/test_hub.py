@@ -68,7 +68,7 @@ def test_mistakes_are_one_line(stand_in: HubStandIn, tmp_path: Path) -> None:
     assert run_lamina("push", tmp_path / "model", "me/x", "--metrics", tmp_path / "bad.json") == (
         3,
         "",
-        f"lamina: {tmp_path / 'bad.json'}: must be what `lamina eval --json` prints.\n",
+        f"lamina: {tmp_path / 'bad.json'}: must be the output of `lamina eval --json`.\n",
     )
 
 

@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub: `hf:OWNER/NAME` wherever a run is meant."""
+"""Models on the Hugging Face Hub: `hf:OWNER/NAME` wherever a run is expected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def fetch(place: str | os.PathLike[str]) -> Path:
-    """A folder on this machine: the place itself, or a copy of the repository that `hf:OWNER/NAME` names."""
+    """A local folder: the given one, or a downloaded copy of the repository `hf:OWNER/NAME`."""
     name = os.fspath(place)
     if not name.startswith(SCHEME):
         return Path(place)
@@ -24,17 +24,17 @@ def fetch(place: str | os.PathLike[str]) -> Path:
         raise MissingExtraError(name, "hub") from error
     try:
         return Path(snapshot_download(repository))
-    except Exception as error:  # its own kinds, its HTTP library's and the system's
+    except Exception as error:  # errors of the library, of HTTP or of the system
         raise DataError(f"{name}: cannot be downloaded ({first_line(error)}).") from error
 
 
 def check_repository(name: str) -> str:
-    """A repository's name, if it can be one."""
+    """Check the name of a repository."""
     if not REPOSITORY.fullmatch(name):
         raise UsageError(f"A repository must be OWNER/NAME, but is `{name}` instead.")
     return name
 
 
 def first_line(error: Exception) -> str:
-    """What a library's error says first, as part of a sentence."""
+    """The first line of a library's error message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""A model folder on the Hugging Face hub, with a card that the hub can read."""
+"""Upload of models to the Hugging Face Hub, with a card that has the Hub's metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lamina.text.pipeline import DESCRIPTION
 
 
 def push_model(place: Path, repository: str, license_id: str, metrics: Path | None, private: bool) -> str:
-    """Upload a run's model, or any folder that `lamina export` wrote, and give its address."""
+    """Upload a run's model, or a folder written by `lamina export`; returns its address."""
     check_repository(repository)
     scores = [] if metrics is None else read_metrics(metrics)
     try:
@@ -34,13 +34,13 @@ def push_model(place: Path, repository: str, license_id: str, metrics: Path | No
         try:
             address = api.create_repo(repository, private=private, exist_ok=True)
             api.upload_folder(repo_id=repository, folder_path=ready, commit_message="Upload with Lamina")
-        except Exception as error:  # its own kinds, its HTTP library's and the system's
+        except Exception as error:  # errors of the library, of HTTP or of the system
             raise DataError(f"{repository}: cannot be uploaded ({first_line(error)}).") from error
     return str(address)
 
 
 def write_hub_folder(place: Path, out: Path, repository: str, license_id: str, scores: list[dict[str, Any]]) -> None:
-    """A copy of a folder whose card begins with the hub's metadata; a card that has some already stays as it is."""
+    """Copy a folder and put metadata at the top of its card, unless it already has some."""
     exported = is_export(place)
     folder = place if exported else find_model_folder(place)
     origin = "" if exported else model_card(load_model_folder(folder).model, read_origin(folder))
@@ -56,14 +56,14 @@ def write_hub_folder(place: Path, out: Path, repository: str, license_id: str, s
 
 
 def is_export(folder: Path) -> bool:
-    """Whether this is for another program: it is uploaded as it is."""
+    """Whether this is an export for another engine, which is uploaded unchanged."""
     if is_onnx_folder(folder) or (folder / "model.bin").is_file():
         return True
     return (folder / CONFIG).is_file() and (folder / "tokenizer.json").is_file()
 
 
 def describe_metadata(folder: Path, repository: str, license_id: str, scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the hub lists and searches."""
+    """The metadata that the Hub lists and searches."""
     metadata: dict[str, Any] = {"library_name": "lamina", "pipeline_tag": "translation", "license": license_id}
     if (folder / DESCRIPTION).is_file():
         languages = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["languages"]
@@ -80,7 +80,7 @@ def describe_metadata(folder: Path, repository: str, license_id: str, scores: li
 
 
 def read_origin(folder: Path) -> str:
-    """What a model's own card says of where it comes from."""
+    """The paragraph of the model card that says where the model comes from."""
     try:
         paragraphs = (folder / CARD).read_text(encoding="utf-8").split("\n\n")
     except OSError:
@@ -89,7 +89,7 @@ def read_origin(folder: Path) -> str:
 
 
 def data_line(folder: Path) -> str:
-    """The digest of the data that a run was trained on, where it is known."""
+    """The digest of the training data, if known."""
     for run in (folder.parent, folder.parent.parent):
         if (run / "run.json").is_file():
             digest = json.loads((run / "run.json").read_text(encoding="utf-8")).get("data")
@@ -110,11 +110,11 @@ print(translator.translate("A man plays the guitar.").text)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """What `lamina eval --json` printed."""
+    """Read the output of `lamina eval --json`."""
     try:
         scores = json.loads(path.read_bytes())
         return [{"name": str(each["name"]), "score": float(each["score"])} for each in scores]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{path}: must be what `lamina eval --json` prints.") from error
+        raise DataError(f"{path}: must be the output of `lamina eval --json`.") from error

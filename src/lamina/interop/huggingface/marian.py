@@ -1,7 +1,7 @@
-"""Marian's checkpoints in Hugging Face format (OPUS-MT) become models with one vocabulary of Lamina's order.
+"""Import of Marian checkpoints in Hugging Face format (OPUS-MT).
 
-Marian has no `<s>`; ours gets an embedding of zeros and a bias that no other entry comes near. Its decoder starts with
-`<pad>`. Everything else moves to another row and stays what it is.
+The rows of the vocabulary are reordered, because Lamina's special symbols come first. Marian has no `<s>`; the added
+one has an embedding of zeros and a bias that makes it practically impossible. Marian's decoder starts with `<pad>`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lamina.store.model_folder import assign_weights
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.vocabulary import BOS, PAD, SPECIALS, Vocabulary
 
-UNLIKELY = 30.0  # how far the bias of `<s>` is below the least of the others
+UNLIKELY = 30.0  # how far the bias of `<s>` is below the lowest of the others
 SIZES = (
     *("d_model", "vocab_size", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim"),
     *("encoder_attention_heads", "decoder_attention_heads", "pad_token_id", "eos_token_id"),
 )
-NEUTRAL = {  # what the configuration must say, or not say at all
+NEUTRAL = {  # the only supported values; also if the configuration omits them
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
@@ -43,7 +43,7 @@ NEUTRAL = {  # what the configuration must say, or not say at all
 
 
 def load_marian(folder: Path) -> tuple[Seq2Seq, TextPipeline, SearchSettings]:
-    """A model in evaluation mode, its text pipeline and how its checkpoint says to decode."""
+    """A model in evaluation mode, its text pipeline and its search settings."""
     config = read_part(folder, "config.json")
     check_config(config, folder / "config.json")
     symbols, order = read_vocabulary(folder, config)
@@ -63,7 +63,7 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
 
 
 def check_config(config: dict[str, Any], path: Path) -> None:
-    """Refuse what would compute something else, by its name."""
+    """Refuse settings that are not supported."""
     kind = config.get("model_type")
     if kind != "marian":
         raise UsageError(f"{path}: model_type must be `marian`, but is `{kind}` instead.")
@@ -82,7 +82,7 @@ def check_config(config: dict[str, Any], path: Path) -> None:
 
 
 def convert_config(config: dict[str, Any], entries: int) -> ModelConfig:
-    """The same in Lamina's words."""
+    """The corresponding configuration of Lamina."""
     activation = {"silu": "swish"}.get(config["activation_function"], config["activation_function"])
     return ModelConfig.model_validate(
         {
@@ -107,7 +107,7 @@ def convert_config(config: dict[str, Any], entries: int) -> ModelConfig:
 
 
 def read_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[tuple[str, ...], list[int]]:
-    """Symbols in Lamina's order, and for each but `<s>` its row in the checkpoint."""
+    """Symbols in Lamina's order, and the row in the checkpoint of each but `<s>`."""
     ids = read_part(folder, "vocab.json")
     rows: dict[str, Any] = {
         "<pad>": config.get("pad_token_id"),
@@ -115,17 +115,19 @@ def read_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[tuple[str, ..
         "<unk>": ids.get("<unk>"),
     }
     if any(not isinstance(row, int) for row in rows.values()) or config.get("decoder_start_token_id") != rows["<pad>"]:
-        raise DataError(f"{folder}: must start with <pad> and have <pad>, </s> and <unk> in its vocabulary.")
+        raise DataError(
+            f"{folder}: must start decoding with <pad>, and its vocabulary must have <pad>, </s> and <unk>."
+        )
     others = sorted((row, symbol) for symbol, row in ids.items() if symbol not in SPECIALS)
     symbols = (*SPECIALS, *(symbol for _, symbol in others))
     order = [*(int(rows[symbol]) for symbol in SPECIALS[BOS + 1 :]), *(row for row, _ in others)]
     if sorted(order) != list(range(config["vocab_size"])):
-        raise DataError(f"{folder / 'vocab.json'}: must number {config['vocab_size']} symbols from 0 on.")
+        raise DataError(f"{folder / 'vocab.json'}: must number {config['vocab_size']} symbols from 0.")
     return symbols, order
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """From safetensors, else from a pickle of tensors, of which nothing is executed."""
+    """From safetensors, otherwise from a pickle of tensors, loaded with `weights_only`."""
     path = folder / "model.safetensors"
     try:
         if path.is_file():
@@ -135,14 +137,14 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         return weights
     except FileNotFoundError as error:
         raise DataError(f"{folder}: has neither model.safetensors nor pytorch_model.bin.") from error
-    except Exception as error:  # each library has its own kinds for a damaged file
+    except Exception as error:  # each library has its own errors for damaged files
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         kind = "safetensors" if isinstance(error, safetensors.SafetensorError) else "weights"
         raise DataError(f"{path}: cannot be read as {kind} ({reason}).") from error
 
 
 def convert_weights(model: Seq2Seq, weights: dict[str, Tensor], order: list[int], folder: Path) -> dict[str, Tensor]:
-    """A weight for each of the model's parameters."""
+    """The weights under Lamina's names."""
     rows = torch.tensor(order)
     shared = weights.get("model.shared.weight", weights.get("model.decoder.embed_tokens.weight"))
     if shared is None or len(shared) != len(order):
@@ -166,7 +168,7 @@ def convert_weights(model: Seq2Seq, weights: dict[str, Tensor], order: list[int]
 
 
 def read_text_pipeline(folder: Path, symbols: tuple[str, ...]) -> TextPipeline:
-    """The checkpoint's SentencePiece models over the new order."""
+    """The checkpoint's SentencePiece models with the reordered vocabulary."""
     files = {f"vocabulary.{side}.txt": Vocabulary(symbols).text().encode("utf-8") for side in ("source", "target")}
     for name in ("source.spm", "target.spm"):
         try:

@@ -1,4 +1,4 @@
-"""A text pipeline as the files of a tokenizer of transformers; they need its `tokenizers`, not SentencePiece."""
+"""A text pipeline as tokenizer files of Hugging Face transformers, which need no SentencePiece."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def describe_tokenizer(text: TextPipeline, longest: int) -> dict[str, dict[str, 
 
 
 def describe_marian(text: TextPipeline, longest: int) -> dict[str, dict[str, Any]]:
-    """Marian's own tokenizer; `export` writes its SentencePiece models beside these."""
+    """Marian's tokenizer; `export` also writes its SentencePiece models."""
     return {
         "vocab.json": text.source.vocabulary.ids,
         "tokenizer_config.json": {
@@ -69,7 +69,7 @@ def describe_marian(text: TextPipeline, longest: int) -> dict[str, dict[str, Any
 
 
 def describe_pieces(subwords: SentencePiece) -> dict[str, Any]:
-    """A unigram model whose unknown characters are written as bytes."""
+    """A unigram model with byte fallback."""
     processor = subwords.processor
     scores = [[symbol, processor.get_score(index)] for index, symbol in enumerate(subwords.vocabulary.symbols)]
     return {
@@ -88,7 +88,7 @@ def describe_pieces(subwords: SentencePiece) -> dict[str, Any]:
 
 
 def describe_words(text: TextPipeline) -> dict[str, Any]:
-    """Tokens as they stand between spaces."""
+    """Space-separated tokens."""
     return {
         "model": {"type": "WordLevel", "vocab": text.source.vocabulary.ids, "unk_token": SPECIALS[UNK]},
         "pre_tokenizer": {"type": "WhitespaceSplit"},

@@ -1,4 +1,4 @@
-"""A plain Transformer under the names that transformers gives its weights."""
+"""The weights of a plain Transformer under the names of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lamina.model.layers.attention import Attention
 from lamina.model.layers.positions import sinusoids
 from lamina.model.seq2seq import Seq2Seq
 
-POSITIONS = 1024  # rows of the position table, which does not grow
+POSITIONS = 1024  # rows of the position table
 Named = Iterator[tuple[str, Tensor]]
 
 
@@ -23,7 +23,7 @@ def export_weights(model: Seq2Seq) -> dict[str, Tensor]:
 
 
 def named_weights(model: Seq2Seq) -> Named:
-    """Shared matrices once, and our positions, which are not theirs."""
+    """Shared matrices once, and Lamina's position table."""
     config = model.config
     if config.share_embeddings == "all":
         yield "model.shared.weight", model.source_embedding.tokens.weight
@@ -55,7 +55,7 @@ def named_weights(model: Seq2Seq) -> Named:
 
 
 def attention_weights(name: str, attention: Any, norm: nn.LayerNorm) -> Named:
-    """Queries, keys and values apart, the output, and the residual's norm."""
+    """Separate queries, keys and values, the output projection, and the norm of the residual."""
     packed = attention.qkv
     for part, weight, bias in zip("qkv", packed.weight.chunk(3), packed.bias.chunk(3), strict=True):
         yield f"{name}.{part}_proj.weight", weight
@@ -65,7 +65,7 @@ def attention_weights(name: str, attention: Any, norm: nn.LayerNorm) -> Named:
 
 
 def feed_forward_weights(name: str, layer: Any) -> Named:
-    """Both projections and the residual's norm."""
+    """Both projections and the norm of the residual."""
     yield from module_weights(f"{name}.fc1", layer.feed_forward.up_proj)
     yield from module_weights(f"{name}.fc2", layer.feed_forward.down_proj)
     yield from module_weights(f"{name}.final_layer_norm", layer.feed_forward_residual.norm)

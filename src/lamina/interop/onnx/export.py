@@ -65,7 +65,7 @@ def write_graph(graph: Traced, path: Path, int8: bool) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         full = Path(scratch) / path.name if int8 else path
         with warnings.catch_warnings():
-            # traced branches choose between equal computations, and this tracer needs nothing but torch
+            # of tracing: every branch gives the same result; and of the exporter's age: it needs no more packages
             warnings.simplefilter("ignore")
             register_operators(OPSET)
             torch.onnx.export(

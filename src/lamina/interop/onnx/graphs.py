@@ -3,8 +3,8 @@
 source (B, S) ──► encoder, bridge, projections ──► valid (B, S) and memories, one row per source
 tokens (R,), position, valid, memories, caches ──► one step ──► log_probs (R, V) and the caches with this step
 
-R = B·W: W rows (hypotheses) of each source, beside each other. The same modules compute as in Lamina; only what depends
-on this process, the table of positions and the room of caches, is replaced.
+R = B·W: the W rows (hypotheses) of a source are adjacent. The graphs are traced from the model's own modules; only the
+position table and the preallocated caches are replaced.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from lamina.model.seq2seq import ProjectedSource, Seq2Seq
 from lamina.model.states import DecoderStates, map_tensors
 from lamina.text.vocabulary import EOS, PAD
 
-ROWS, PAST = 3, 4  # of the example that is traced: hypotheses of each source, positions written before
+ROWS, PAST = 3, 4  # of the traced example: hypotheses per source, past positions
 
 
 class ComputedPositions(Positions):
-    """Sinusoids computed where they are needed: a graph has no table, hence no longest sentence."""
+    """Sinusoids computed on the fly: without a table, there is no maximum length."""
 
     def __init__(self, d_model: int, first: int, kind: Frequencies) -> None:
         super().__init__(d_model, first)
@@ -49,9 +49,9 @@ class ComputedPositions(Positions):
 
 
 class RowKeys(PastKeys):
-    """Keys and values by row, (R, H, T, K), exactly as many as have been written.
+    """Keys and values by row, (R, H, T, K), of past positions only.
 
-    They are grouped by source, as layers read them, after the newest was appended: a graph cannot reshape nothing.
+    They are grouped by source, as layers read them, after the newest is appended: a graph cannot reshape empty tensors.
     """
 
     def write(self, key_BHWK: Tensor, value_BHWK: Tensor, end: int) -> RowKeys:
@@ -66,7 +66,7 @@ class RowKeys(PastKeys):
 
 @dataclass(frozen=True)
 class GroupedKeys(RowKeys):
-    """The same after a step, which knows how many rows a source has."""
+    """The same after a step, with the number of rows per source."""
 
     rows: Any
 
@@ -76,20 +76,20 @@ class GroupedKeys(RowKeys):
 
 
 class EncoderGraph(nn.Module):
-    """source (B, S) → valid (B, S), then every tensor that decoding needs of the sources."""
+    """source (B, S) → valid (B, S) and the memories: everything that decoding needs from the sources."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source_BS: Tensor) -> tuple[Tensor, ...]:
-        """Padding may stand on either side."""
+        """Padding may be on either side."""
         memory = self.model.project_source(source_BS)
         return (source_BS != self.model.pad_id, *(tensor for _, tensor in memory_tensors(memory)))
 
 
 class StepGraph(nn.Module):
-    """One more token of every row: its log-probabilities, and the caches that include it."""
+    """One more token per row: log-probabilities of the next, and the extended caches."""
 
     def __init__(self, model: Seq2Seq, example: ProjectedSource) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class StepGraph(nn.Module):
         return caches
 
     def own_past(self, x_BWD: Tensor, caches: Sequence[Cache]) -> Tensor:
-        """(B, H, W, M): each row sees what it wrote itself."""
+        """(B, H, W, M): each row sees its own past."""
         batch, rows, _ = x_BWD.shape
         keys = [cache.keys_BHMK for cache in caches if isinstance(cache, RowKeys)]
         if not keys:
@@ -148,14 +148,14 @@ def by_source(keys_RHTK: Tensor, rows: Any) -> Tensor:
 
 
 def by_row(cache: Cache) -> tuple[Tensor, ...]:
-    """The tensors of a cache, with a row of their own for each hypothesis."""
+    """The tensors of a cache, one row per hypothesis."""
     if isinstance(cache, RunningSum):
         return (cache.sum_BWD.flatten(0, 1),)
     return (cache.keys_BHMK, cache.values_BHMK)
 
 
 def memory_tensors(memory: ProjectedSource) -> list[tuple[str, Tensor]]:
-    """Everything that is kept of the sources, by name; what is padding is the same for all and stands apart."""
+    """The tensors of a memory by name, without the padding mask, which is an input of its own."""
     found = []
     for number, kv in enumerate(memory.decoder):
         for stream, each in enumerate(kv.streams):
@@ -189,7 +189,7 @@ def fill_memory(example: ProjectedSource, valid_BS: Tensor, tensors: Sequence[Te
 
 
 class Traced(NamedTuple):
-    """A graph to be traced: the module, its example, and the names and dynamic sizes of what goes in and out."""
+    """A graph to be traced: module, example, and names and dynamic sizes of inputs and outputs."""
 
     module: nn.Module
     example: tuple[Tensor, ...]
@@ -199,7 +199,7 @@ class Traced(NamedTuple):
 
 
 def traceable(model: Seq2Seq) -> Seq2Seq:
-    """A copy without this process's tables."""
+    """A copy of the model that can be traced."""
     twin = copy.deepcopy(model).cpu().float().eval()
     for module in list(twin.modules()):
         for name, child in module.named_children():
@@ -209,7 +209,7 @@ def traceable(model: Seq2Seq) -> Seq2Seq:
 
 
 def describe_graphs(model: Seq2Seq) -> tuple[Traced, Traced]:
-    """Encoder and step, for a traceable model. The example has padding: its masks become part of the graphs."""
+    """Encoder and step of a traceable model. The example has padding, so that masks become part of the graphs."""
     words = list(range(EOS + 1, EOS + 7))
     words = [min(word, model.config.source_vocab - 1) for word in words]
     source_BS = torch.tensor([[*words[:6], EOS], [*words[:3], EOS, PAD, PAD, PAD]])

@@ -19,13 +19,13 @@ import numpy as np
 import onnxruntime
 
 BOS, PAD, EOS, UNK = range(4)
-BATCH, LONGEST = 32, 1024  # sentences of a batch, tokens of a source
+BATCH, LONGEST = 32, 1024  # sentences per batch, maximum tokens per source
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ufeff]+")
 Ids = list[int]
 
 
 class Graphs:
-    """The two graphs and what their description says of them."""
+    """The two graphs and their description."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self.about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
@@ -37,12 +37,12 @@ class Graphs:
         )
 
     def encode(self, source_BS: np.ndarray) -> dict[str, np.ndarray]:
-        """Everything that decoding needs of the sources, one row for each."""
+        """The memories: everything that decoding needs from the sources, one row per source."""
         outputs = self.encoder.run(None, {"source": source_BS})
         return dict(zip(["valid", *self.about["memories"]], outputs, strict=True))
 
     def empty_caches(self, rows: int) -> dict[str, np.ndarray]:
-        """What the decoder has written before its first step: nothing."""
+        """The caches before the first step."""
         sizes = {"rows": rows, "past": 0}
         return {
             cache["name"]: np.zeros([sizes.get(size, size) for size in cache["shape"]], np.float32)
@@ -59,16 +59,16 @@ class Graphs:
 
     @property
     def inputs(self) -> list[str]:
-        """Those of the decoder; a graph has no input that it does not use."""
+        """Inputs of the decoder graph, which has only those it uses."""
         return [each.name for each in self.decoder.get_inputs()]
 
 
 class Search:
     """Beam search of one batch; a beam of 1 is greedy.
 
-    Each step the best 2·beam continuations of a source are taken. An eos among the first `beam` finishes a hypothesis
-    with score = log p / length^lenpen; the first `beam` others continue. A source is done with `beam` finished
-    hypotheses or at its maximum length.
+    In each step, the best 2·beam continuations of a source are considered. An eos among the first `beam` finishes a
+    hypothesis with score = log p / length^lenpen; the first `beam` others continue. A source is done when it has `beam`
+    finished hypotheses or reaches its maximum length.
     """
 
     def __init__(self, source_BS: np.ndarray, start_id: int, options: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class Search:
         self.done = [False] * self.sources
 
     def run(self, graphs: Graphs, source_BS: np.ndarray) -> list[list[tuple[float, Ids]]]:
-        """Finished hypotheses of every source as (score, tokens), the best first."""
+        """Finished hypotheses of every source as (score, tokens), best first."""
         memory, caches = graphs.encode(source_BS), graphs.empty_caches(self.sources)
         tokens_R, position = np.full(self.sources, self.start_id, np.int64), 0
         while True:
@@ -96,7 +96,7 @@ class Search:
         return [sorted(each, key=lambda found: -found[0]) for each in self.finished]
 
     def advance(self, scores_BWV: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that go on after this step, and what each of them writes."""
+        """The rows that continue after this step, and the next token of each."""
         self.constrain(scores_BWV, position)
         sums_BX = (self.totals[..., None] + scores_BWV).reshape(self.sources, -1)
         rows, tokens, totals = [], [], []
@@ -111,7 +111,7 @@ class Search:
         return np.array(rows), np.array(tokens, np.int64)
 
     def split(self, source: int, sums_X: np.ndarray, vocabulary: int, position: int) -> list[tuple[int, int, float]]:
-        """Finish what ends here; the rest as (row, token, sum of log p)."""
+        """Finish hypotheses that end here; return the others as (row, token, sum of log p)."""
         count = min(2 * self.beam, len(sums_X))
         best = np.argpartition(-sums_X, count - 1)[:count]
         going: list[tuple[int, int, float]] = []
@@ -129,7 +129,7 @@ class Search:
         return going[: self.beam]
 
     def constrain(self, scores_BWV: np.ndarray, position: int) -> None:
-        """Rule out what must not be written next."""
+        """Exclude tokens that are not allowed next."""
         np.copyto(scores_BWV, -np.inf, where=np.isnan(scores_BWV))
         scores_BWV[..., PAD] = -np.inf
         ends_BW = scores_BWV[..., EOS].copy()
@@ -152,7 +152,7 @@ def repeated(written: Ids, size: int) -> Ids:
 
 
 def open_text(folder: Path) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
-    """From a line to ids that end with eos, and back."""
+    """Functions from a line to ids that end with eos, and back."""
     about = json.loads((folder / "text.json").read_text(encoding="utf-8"))
     encode, decode = (open_sentencepiece if about["subwords"] == "sentencepiece" else open_words)(folder, about)
     if not about["moses"]:
@@ -181,7 +181,7 @@ def open_sentencepiece(folder: Path, about: Any) -> tuple[Callable[[str], Ids], 
 
 
 def open_words(folder: Path, about: Any) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
-    """Tokens between spaces, cut by byte-pair encoding if there are codes."""
+    """Space-separated tokens, with byte-pair encoding if there are codes."""
     read = [(folder / f"vocabulary.{side}.txt").read_bytes().decode("utf-8") for side in ("source", "target")]
     source, target = (text.removesuffix("\n").split("\n") for text in read)
     ids = {symbol: index for index, symbol in enumerate(source)}
@@ -204,7 +204,7 @@ def open_words(folder: Path, about: Any) -> tuple[Callable[[str], Ids], Callable
 def open_marian(
     folder: Path, ids: dict[str, int], target: list[str]
 ) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
-    """Pieces of SentencePiece models, with numbers of their own."""
+    """SentencePiece models with a separate vocabulary."""
     from sentencepiece import SentencePieceProcessor
 
     pieces, words = (SentencePieceProcessor(model_file=str(folder / f"{side}.spm")) for side in ("source", "target"))
@@ -228,7 +228,7 @@ def normalise(text: str) -> str:
 
 
 def translate(graphs: Graphs, sources: Sequence[Ids], options: dict[str, Any]) -> list[Ids]:
-    """The best translation of every source; of one without words, nothing."""
+    """The best translation of every source; an empty source has an empty translation."""
     sources = [source if len(source) <= LONGEST else [*source[: LONGEST - 1], EOS] for source in sources]
     results: list[Ids] = [[] for _ in sources]
     order = sorted((at for at, source in enumerate(sources) if len(source) > 1), key=lambda at: -len(sources[at]))
