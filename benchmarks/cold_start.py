@@ -1,6 +1,6 @@
 """How long `lamina translate` takes for one sentence in a new process, and how much memory.
 
-    python benchmarks/cold_start.py RUN [--rounds 7] [--lamina "python -m lamina" ...]
+    python benchmarks/cold_start.py RUN [--rounds 5] [--lamina "python -m lamina" ...]
 
 Prints JSON for each command: median, lowest and highest seconds from the start of the process to its end, and its
 peak memory. `first` is a start without the model's entry in the cache of lowered models, `next` one with it; both have
@@ -53,7 +53,7 @@ def summary(rounds: list[tuple[float, float]]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lamina", nargs="+", default=[f"{shlex.quote(sys.executable)} -m lamina"])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
