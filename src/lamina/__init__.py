@@ -5,68 +5,77 @@ Importing this module does not import torch; calling one of its functions does.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lamina.api import analyze
+from lamina.api.data import prepare
+from lamina.api.models import build, load, load_fairseq, save
+from lamina.api.scores import compare, evaluate
+from lamina.api.training import train
 from lamina.version import __version__
 
 if TYPE_CHECKING:
-    import os
+    from lamina.analysis.finding import Finding
+    from lamina.corpus.prepared import PreparedData
+    from lamina.figures.figure import Figure
+    from lamina.scoring.compare import Comparison
+    from lamina.scoring.evaluation import Scores
+    from lamina.scoring.protocol import Score
+    from lamina.store.run import Run
+    from lamina.training.callbacks import Callback, SaveEvent, StepEvent, StopTraining, ValidationEvent
+    from lamina.translation import Translation, Translator
 
-    from lamina.model.seq2seq import Seq2Seq
-    from lamina.text.vocabulary import Vocabularies
-    from lamina.translation import Translator
+CLASSES = {  # where they are; imported when they are first used
+    "Callback": "lamina.training.callbacks",
+    "Comparison": "lamina.scoring.compare",
+    "Figure": "lamina.figures.figure",
+    "Finding": "lamina.analysis.finding",
+    "PreparedData": "lamina.corpus.prepared",
+    "Run": "lamina.store.run",
+    "SaveEvent": "lamina.training.callbacks",
+    "Score": "lamina.scoring.protocol",
+    "Scores": "lamina.scoring.evaluation",
+    "StepEvent": "lamina.training.callbacks",
+    "StopTraining": "lamina.training.callbacks",
+    "Translation": "lamina.translation.result",
+    "Translator": "lamina.translation.translator",
+    "ValidationEvent": "lamina.training.callbacks",
+}
 
-__all__ = ["__version__", "build", "load", "load_fairseq"]
+__all__ = [
+    "Callback",
+    "Comparison",
+    "Figure",
+    "Finding",
+    "PreparedData",
+    "Run",
+    "SaveEvent",
+    "Score",
+    "Scores",
+    "StepEvent",
+    "StopTraining",
+    "Translation",
+    "Translator",
+    "ValidationEvent",
+    "__version__",
+    "analyze",
+    "build",
+    "compare",
+    "evaluate",
+    "load",
+    "load_fairseq",
+    "prepare",
+    "save",
+    "train",
+]
 
 
-def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
-    """Build a model with fresh weights: a published system, your own choice of sockets, or a mixture.
-
-    `model` takes the keys of a recipe's `model`, each overriding what `size` and `system` say:
-
-        lamina.build("msc", size="small", vocab_size=10000, encoder={"layers": 36}, head={"type": "surface"})
-    """
-    from lamina.systems.build import build as build_model
-
-    return build_model(system, vocab_size=vocab_size, size=size, **model)
+def __getattr__(name: str) -> Any:
+    if name in CLASSES:
+        return getattr(import_module(CLASSES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def load(
-    run: str | os.PathLike[str],
-    *others: str | os.PathLike[str],
-    checkpoint: str | int = "best",
-    device: str = "auto",
-    threads: int | None = None,
-    int8: bool = False,
-    shortlist: str | os.PathLike[str] | None = None,
-) -> Translator:
-    """Load a run, a checkpoint or a model folder for translation; several are an ensemble.
-
-    The result translates text:
-
-        translator = lamina.load("runs/x")
-        translator.translate(["A dog runs."], beam=5)[0].text
-    """
-    from lamina.translation import load as load_translator
-
-    return load_translator(
-        run, *others, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist
-    )
-
-
-def load_fairseq(
-    checkpoint: str | os.PathLike[str],
-    source_dictionary: str | os.PathLike[str],
-    target_dictionary: str | os.PathLike[str],
-) -> tuple[Seq2Seq, Vocabularies]:
-    """Load a checkpoint of fairseq 0.9 or of the SurfaceFusion release, without executing what it pickles.
-
-    Nothing is written to disk:
-
-        model, vocabulary = lamina.load_fairseq("checkpoint_best.pt", "dict.en.txt", "dict.ro.txt")
-    """
-    from pathlib import Path
-
-    from lamina.interop.fairseq import load_checkpoint
-
-    return load_checkpoint(Path(checkpoint), Path(source_dictionary), Path(target_dictionary))
+def __dir__() -> list[str]:
+    return sorted(__all__)

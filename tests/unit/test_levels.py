@@ -27,7 +27,7 @@ LEVELS = (
         "store",
     ),
     *("search", "engine", "translation", "scoring", "training", "analysis", "study", "interop", "serving"),
-    *("demo", "bench", "doctor", "cli", "__main__"),
+    *("demo", "bench", "doctor", "api", "cli", "__main__"),
 )
 
 
@@ -80,7 +80,7 @@ def test_files_and_functions_are_short() -> None:
         text = path.read_text(encoding="utf-8")
         if path.name != "verbs.py":  # the demo grammar's table of verbs
             assert text.count("\n") <= 350, path
-        if path.relative_to(ROOT).parts[0] != "cli":
+        if path.relative_to(ROOT).parts[0] not in ("cli", "api"):  # mostly options and examples
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
                     assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"

@@ -11,7 +11,7 @@ import sacrebleu
 from lamina.base.reading import read_lines
 from lamina.errors import DataError, MissingExtraError, UsageError
 from lamina.scoring.metrics import METRICS, build_metrics, check_names
-from lamina.scoring.protocol import Gold, Result, score
+from lamina.scoring.protocol import Gold, Score, score
 from support import SHARED, needs_shared
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog barks", "Nobody knows it yet , I think ."]
@@ -21,7 +21,7 @@ REFERENCES = [
 ]
 
 
-def run(name: str, hypotheses: list[str], references: list[list[str]], **gold: object) -> Result:
+def run(name: str, hypotheses: list[str], references: list[list[str]], **gold: object) -> Score:
     (metric,) = build_metrics([name], Gold(references, **gold))  # type: ignore[arg-type]
     return score(metric, hypotheses)
 

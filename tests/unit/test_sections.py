@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lamina.analysis.sections import score_section
 from lamina.scoring.compare import Row
-from lamina.scoring.significance import Interval
+from lamina.scoring.protocol import Interval
 
 
 def test_a_single_system_is_compared_with_nothing() -> None:

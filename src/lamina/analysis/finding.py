@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from lamina.analysis.page import figure, page, paragraph, section, side_by_side, table
-from lamina.base.files import write_file
+from lamina.base.files import StrPath, write_file
 
 Cell = str | int | float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Picture:
     """An SVG with a name for its file and a sentence on what it shows."""
 
@@ -24,10 +24,24 @@ class Picture:
     svg: str
     caption: str
 
+    def _repr_svg_(self) -> str:
+        return self.svg
 
-@dataclass(frozen=True)
+    def __repr__(self) -> str:
+        return f"Picture({self.name!r}, {self.caption!r})"
+
+
+@dataclass(frozen=True, repr=False)
 class Finding:
-    """One analysis of one or more runs."""
+    """One analysis of one or more runs; a notebook displays it.
+
+    Example:
+        >>> finding = lamina.analyze.gradients("runs/first")
+        >>> finding
+        Finding('gradients', 1 picture, 2 rows)
+        >>> [path.name for path in finding.write("figures")]
+        ['gradients.html', 'gradients.json', 'gradients.csv', 'gradients-first.svg']
+    """
 
     name: str
     title: str
@@ -37,8 +51,16 @@ class Finding:
     rows: Sequence[tuple[Cell, ...]]
     data: dict[str, Any]
 
-    def write(self, folder: Path) -> list[Path]:
+    def __repr__(self) -> str:
+        pictures = f"{len(self.pictures)} picture{'' if len(self.pictures) == 1 else 's'}"
+        return f"Finding({self.name!r}, {pictures}, {len(self.rows)} rows)"
+
+    def _repr_html_(self) -> str:
+        return self.as_section()
+
+    def write(self, folder: StrPath) -> list[Path]:
         """Write NAME.html with everything, NAME.json, NAME.csv and the pictures."""
+        folder = Path(folder)
         paths = self.paths(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_file(paths[0], page(self.title, [paragraph(self.reading), *self.parts()]))

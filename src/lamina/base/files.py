@@ -20,6 +20,7 @@ from typing import IO
 
 from lamina.errors import DataError, UsageError
 
+StrPath = str | os.PathLike[str]  # how users give paths
 PARTIAL = ".partial"  # the suffix of everything that is still being written
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
 

@@ -16,6 +16,7 @@ from lamina.base.onednn import limit_instructions
 from lamina.cli.analyze import analyze
 from lamina.cli.average import average
 from lamina.cli.bench import bench
+from lamina.cli.command import Command, Group
 from lamina.cli.compare import compare
 from lamina.cli.demo import demo
 from lamina.cli.distill import distill
@@ -33,6 +34,7 @@ from lamina.cli.rescore import rescore
 from lamina.cli.score import score
 from lamina.cli.serve import serve
 from lamina.cli.shortlist import shortlist
+from lamina.cli.status import show_loading
 from lamina.cli.study import study
 from lamina.cli.systems import systems
 from lamina.cli.train import train
@@ -47,31 +49,32 @@ OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memor
 
 app = typer.Typer(
     name="lamina",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command("demo")(demo)
-app.command("prepare")(prepare)
-app.command("train")(train)
-app.command("translate")(translate)
-app.command("rescore")(rescore)
-app.command("eval")(evaluate)
-app.command("average")(average)
-app.command("score")(score)
-app.command("compare")(compare)
-app.command("noise")(noise)
-app.command("edits")(edits)
-app.command("export")(export)
-app.command("push")(push)
-app.command("serve")(serve)
-app.command("shortlist")(shortlist)
-app.command("study")(study)
-app.command("distill")(distill)
-app.command("systems")(systems)
-app.command("import-fairseq")(import_fairseq)
-app.command("import-marian")(import_marian)
-app.command("doctor")(doctor)
+app.command("demo", cls=Command)(demo)
+app.command("prepare", cls=Command)(prepare)
+app.command("train", cls=Command)(train)
+app.command("translate", cls=Command)(translate)
+app.command("rescore", cls=Command)(rescore)
+app.command("eval", cls=Command)(evaluate)
+app.command("average", cls=Command)(average)
+app.command("score", cls=Command)(score)
+app.command("compare", cls=Command)(compare)
+app.command("noise", cls=Command)(noise)
+app.command("edits", cls=Command)(edits)
+app.command("export", cls=Command)(export)
+app.command("push", cls=Command)(push)
+app.command("serve", cls=Command)(serve)
+app.command("shortlist", cls=Command)(shortlist)
+app.command("study", cls=Command)(study)
+app.command("distill", cls=Command)(distill)
+app.command("systems", cls=Command)(systems)
+app.command("import-fairseq", cls=Command)(import_fairseq)
+app.command("import-marian", cls=Command)(import_marian)
+app.command("doctor", cls=Command)(doctor)
 app.add_typer(recipes, name="recipes")
 app.add_typer(analyze, name="analyze")
 app.add_typer(bench, name="bench")
@@ -122,7 +125,8 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        code = app(prog_name="lamina", standalone_mode=False)
+        with show_loading(f"lamina {sys.argv[1] if sys.argv[1:] else ''}: loading …"):
+            code = app(prog_name="lamina", standalone_mode=False)
     except SystemExit:
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click has seen that the reader closed the pipe
             sys.exit(BROKEN_PIPE)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lamina.cli.command import Command, Group
 from lamina.cli.options import Checkpoint
 from lamina.cli.outputs import Force, check_page
 
 if TYPE_CHECKING:
     from lamina.analysis.finding import Finding
 
-analyze = typer.Typer(no_args_is_help=True)
+analyze = typer.Typer(cls=Group, no_args_is_help=True)
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, side by side.")]
 OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")]
@@ -35,7 +36,7 @@ def choose() -> None:
     """
 
 
-@analyze.command("gradients")
+@analyze.command("gradients", cls=Command)
 def gradients(runs: Runs, out: Out = None, force: Force = False) -> None:
     """Gradient norm of every encoder layer over training (Wei et al. 2020, Figure 5).
 
@@ -48,7 +49,7 @@ def gradients(runs: Runs, out: Out = None, force: Force = False) -> None:
     finish(analyze_gradients(runs), runs, out, force)
 
 
-@analyze.command("degradation")
+@analyze.command("degradation", cls=Command)
 def degradation(
     runs: Runs,
     data: Annotated[Path, typer.Option("--data", help="The data folder they were trained on.")],
@@ -70,7 +71,7 @@ def degradation(
     finish(analyze_degradation(runs, data, sentences, seed), runs, out, force)
 
 
-@analyze.command("difficulty")
+@analyze.command("difficulty", cls=Command)
 def difficulty(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Runs; the first one's checkpoints define difficulty.")
@@ -96,7 +97,7 @@ def difficulty(
     write_parts(folder / "parts", parts, sources, references)
 
 
-@analyze.command("attention")
+@analyze.command("attention", cls=Command)
 def attention(
     run: OneRun,
     source: Annotated[str, typer.Option("--source", help="A sentence.")],
@@ -118,7 +119,7 @@ def attention(
     finish(analyze_attention(run, source, target, checkpoint), [run], out, force)
 
 
-@analyze.command("layers")
+@analyze.command("layers", cls=Command)
 def layers(
     run: OneRun,
     test: Annotated[
@@ -143,7 +144,7 @@ def layers(
     finish(analyze_layers(run, pairs, checkpoint), [run], out, force)
 
 
-@analyze.command("masking")
+@analyze.command("masking", cls=Command)
 def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out = None, force: Force = False) -> None:
     """Each encoder layer masked in turn: what that does to the score and the length (Liu et al. 2021, Figure 2).
 
@@ -156,7 +157,7 @@ def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out =
     finish(analyze_masking(run, *read_test(*test), checkpoint), [run], out, force)
 
 
-@analyze.command("embeddings")
+@analyze.command("embeddings", cls=Command)
 def embeddings(
     runs: Runs,
     pairs: Annotated[
@@ -180,7 +181,7 @@ def embeddings(
     finish(analyze_embeddings(runs, lines, dictionary=dictionary), runs, out, force)
 
 
-@analyze.command("report")
+@analyze.command("report", cls=Command)
 def report(
     runs: Runs,
     test: Annotated[

@@ -32,4 +32,4 @@ def average(
         raise UsageError(f"--steps must be comma-separated numbers, but is `{steps}` instead.") from error
     out, used = average_checkpoints(run, last=last, steps=chosen)
     print(f"{out}: the average of steps {', '.join(map(str, used))}")
-    say_next("lamina", "eval", out, "--test", "SRC", "TGT")
+    say_next("lamina", "translate", out)

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
+from lamina.cli.command import Command, Group
 from lamina.cli.options import Device, Int8, Threads
 
-bench = typer.Typer(no_args_is_help=True)
+bench = typer.Typer(cls=Group, no_args_is_help=True)
 
 
 @bench.callback()
@@ -26,10 +27,10 @@ def choose() -> None:
     """
 
 
-@bench.command("train")
+@bench.command("train", cls=Command)
 def bench_train(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="A recipe file (YAML), or the name of a shipped recipe.")
+        Path, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a system or shipped recipe.")
     ],
     data: Annotated[Path, typer.Option("--data", help="A data folder written by `lamina prepare`.")] = Path("data"),
     overrides: Annotated[
@@ -61,7 +62,7 @@ def bench_train(
         print(json.dumps(measure_training(trainer, steps), indent=2))
 
 
-@bench.command("decode")
+@bench.command("decode", cls=Command)
 def bench_decode(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")],
     input_file: Annotated[Path, typer.Option("--input", help="Lines to translate.")],
@@ -89,7 +90,7 @@ def bench_decode(
     print(json.dumps(report, indent=2))
 
 
-@bench.command("prepare")
+@bench.command("prepare", cls=Command)
 def bench_prepare(
     train: Annotated[tuple[Path, Path], typer.Option("--train", metavar="SRC TGT", help="Two parallel files.")],
     workers: Annotated[
@@ -113,7 +114,7 @@ def bench_prepare(
     print(json.dumps(measure(TwoFiles(*train), workers, batch_tokens, vocab_size, repeats), indent=2))
 
 
-@bench.command("serve")
+@bench.command("serve", cls=Command)
 def bench_serve(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")],
     input_file: Annotated[Path, typer.Option("--input", help="Lines to translate.")],

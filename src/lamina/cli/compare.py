@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from lamina.cli.options import AsJson, Device, Lowercase, Metrics, Sources, Threads, Tokenize, with_search_options
-from lamina.cli.tables import print_columns
+from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import UsageError
-
-if TYPE_CHECKING:
-    from lamina.scoring.compare import Row
-    from lamina.scoring.protocol import Gold
 
 
 @with_search_options
@@ -51,6 +47,10 @@ def compare(
         typer.Option("--samples", min=1, help="Resampled test sets.", show_default="1000; randomisation 10000"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the significance tests.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Also write each run's translations to this folder.")
+    ] = None,
+    force: Force = False,
     device: Device = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
@@ -65,75 +65,70 @@ def compare(
 
         lamina compare runs/plain runs/fused --test test.en test.de
     """
-    from lamina.scoring.compare import compare_outputs
+    from lamina.api.scores import compare as compare_runs
+    from lamina.cli.progress import show_progress
+    from lamina.scoring.compare import Comparison, compare_outputs
     from lamina.scoring.files import read_texts
     from lamina.scoring.metrics import names_to_compare
 
-    names = names_to_compare(metrics or [])
     if runs or baselines:
         if test is None or hypotheses:
             raise UsageError("Runs are compared on a test set: give --test SRC TGT, without --hyp.")
-        systems = [*(baselines or []), *(str(path) for path in runs or [])]
-        gold, outputs = run_all(
-            runs or [], baselines or [], test, references or [], names, lowercase, tokenize, search, device, threads
-        )
+        files = output_files(output, [*(baselines or []), *(str(path) for path in runs or [])], test, force)
+        with show_progress() as progress:
+            comparison = compare_runs(
+                runs or [],
+                test,
+                baselines=baselines or (),
+                metrics=metrics or (),
+                references=references or (),
+                lowercase=lowercase,
+                tokenize=tokenize,
+                significance=significance,
+                samples=samples,
+                seed=seed,
+                device=device,
+                threads=threads,
+                progress=progress,
+                **search,
+            )
+        write_outputs(files, comparison.translations)
     else:
         if not hypotheses or not references:
             raise UsageError("Give --ref and at least two --hyp, or at least two runs and --test SRC TGT.")
-        systems = [str(path) for path in hypotheses]
+        if output is not None:
+            raise UsageError("--output is for the translations of runs; omit it with --hyp.")
+        names, systems = names_to_compare(metrics or []), [str(path) for path in hypotheses]
+        if len(systems) < 2:
+            raise UsageError(
+                f"Only {systems[0]} was given. Give the baseline first, then the systems to compare with it."
+            )
         outputs, gold = read_texts(
             hypotheses, references, source, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
         )
-    if len(systems) < 2:
-        raise UsageError(f"Only {systems[0]} was given. Give the baseline first, then the systems to compare with it.")
-    rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
+        rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
+        comparison = Comparison(rows, significance)
     if as_json:
-        print(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False))
+        print(json.dumps([row.as_json() for row in comparison], indent=2, ensure_ascii=False))
     else:
-        print_rows(rows, significance)
+        print(comparison)
 
 
-def run_all(
-    runs: Sequence[Path],
-    baselines: Sequence[str],
-    test: tuple[Path, Path],
-    references: Sequence[Path],
-    metrics: Sequence[str],
-    lowercase: bool,
-    tokenize: str | None,
-    search: dict[str, Any],
-    device: str,
-    threads: int | None,
-) -> tuple[Gold, list[list[str]]]:
-    """What every baseline and run writes for a test set, and what it is measured against."""
-    from lamina.cli.evaluate import translate_lines
-    from lamina.scoring.baselines import run_baseline
-    from lamina.scoring.files import read_test_set
-    from lamina.translation import load
-
-    sources, gold = read_test_set(test, references, lowercase=lowercase, m2="m2" in metrics, tokenize=tokenize)
-    outputs = [run_baseline(name, sources) for name in baselines]
-    for run in runs:
-        translator = load(run, device=device, threads=threads)
-        outputs.append(translate_lines(translator, run, sources, translator.settings.with_options(**search)))
-        gold = replace(gold, language=translator.text.target.language)
-    return gold, outputs
+def output_files(folder: Path | None, systems: Sequence[str], test: tuple[Path, Path], force: bool) -> dict[str, Path]:
+    """A file for each system's translations in the output folder, if there is one."""
+    if folder is None:
+        return {}
+    suffix = test[1].name.partition(".")[2] or "txt"
+    names = [re.sub(r"[^\w.-]+", "-", system).strip("-.") for system in systems]
+    files = {system: folder / f"{name}.{suffix}" for system, name in zip(systems, names, strict=True)}
+    for path in files.values():
+        check_output(path, test, force)
+    return files
 
 
-def print_rows(rows: Sequence[Row], test: str) -> None:
-    """One table, and below it the signature of each metric."""
-    tests = ("bootstrap", "randomisation") if test == "both" else (test,)
-    heads = [f"p ({each})" for each in tests]
-    cells: list[tuple[str, ...]] = [("metric", "system", "score", "difference", *heads)]
-    for row in rows:
-        score = f"{row.score:.2f} ± {row.interval.half_width:.2f}"
-        if row.difference is None:
-            cells.append((row.metric, row.system, score, "baseline", *("" for _ in tests)))
-        else:
-            found = {"bootstrap": row.p_bootstrap, "randomisation": row.p_randomisation}
-            cells.append((row.metric, row.system, score, f"{row.difference:+.2f}", *(f"{found[t]:.4f}" for t in tests)))
-    print_columns(cells)
-    print()
-    for row in rows:
-        if row.difference is None:
-            print(f"{row.metric}: {row.signature}{'' if row.higher_is_better else ' (lower is better)'}")
+def write_outputs(files: dict[str, Path], translations: dict[str, list[str]]) -> None:
+    """What each system wrote."""
+    for system, path in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_output(path) as target:
+            target.write("".join(f"{line}\n" for line in translations[system]))

@@ -31,9 +31,9 @@ def demo(
 
         lamina demo --out /tmp/demo --steps 2000
     """
-    from lamina.cli.compare import print_rows
     from lamina.cli.progress import show_progress, show_training
     from lamina.demo.story import DemoSize, prepare_corpus, train_side_by_side, translate_and_score
+    from lamina.scoring.compare import Comparison
 
     size = DemoSize(train=pairs, steps=steps)
     started = time.monotonic()
@@ -55,7 +55,7 @@ def demo(
         for name, lines in outputs.by_system.items():
             print(f"{name:10} {lines[number]}")
         print(f"reference  {outputs.references[number]}\n")
-    print_rows(rows, "bootstrap")
+    print(Comparison(rows))
     say("done")
     print(f"\nReport: {out / 'report.html'}")
     say_next("lamina", "translate", out / "runs" / "fused", quiet=quiet)

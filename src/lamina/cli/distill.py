@@ -112,7 +112,7 @@ def distill(
         rows = compare_students(runs, test, device, threads)
         write_report(rows, folder)
         print_columns(table_of(rows))
-    say_next("lamina", "translate", out, "--input", "FILE", quiet=quiet)
+    say_next("lamina", "translate", out, quiet=quiet)
 
 
 def read_shard(given: str) -> tuple[int, int]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,11 +21,6 @@ from lamina.cli.options import (
     with_search_options,
 )
 from lamina.cli.outputs import Force, check_output, open_output
-from lamina.errors import UsageError
-
-if TYPE_CHECKING:
-    from lamina.recipe.decode import SearchSettings
-    from lamina.translation import Translator
 
 
 @with_search_options
@@ -66,45 +60,31 @@ def evaluate(
 
         lamina eval --baseline lead-3 --test test.body test.subject --metric rouge
     """
-    from lamina.scoring.baselines import run_baseline
-    from lamina.scoring.files import read_test_set
-    from lamina.scoring.metrics import build_metrics, names_to_compare
-    from lamina.scoring.protocol import score
-    from lamina.scoring.significance import score_interval
-    from lamina.translation import load
-
-    names = names_to_compare(metrics or [])
-    if (run is None) == (baseline is None):
-        raise UsageError("Give either RUN or --baseline copy|lead-K.")
-    check_output(output, test, force)
-    sources, gold = read_test_set(test, references or (), lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
-    if run is None:
-        lines = run_baseline(str(baseline), sources)
-    else:
-        translator = load(run, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist)
-        lines = translate_lines(translator, run, sources, translator.settings.with_options(**search))
-        gold = replace(gold, language=translator.text.target.language)
-    if output is not None:
-        with open_output(output) as target:
-            target.write("".join(f"{line}\n" for line in lines))
-    each = build_metrics(names, gold)
-    results, intervals = [score(metric, lines) for metric in each], [score_interval(metric, lines) for metric in each]
-    if as_json:
-        rows = zip(results, intervals, strict=True)
-        records = [{**asdict(result), "interval": list(interval)} for result, interval in rows]
-        print(json.dumps(records, indent=2, ensure_ascii=False))
-        return
-    for result, interval in zip(results, intervals, strict=True):
-        print(f"{result.name}  {result.score:.2f} ± {interval.half_width:.2f}  {result.signature}")
-
-
-def translate_lines(translator: Translator, run: Path, lines: list[str], settings: SearchSettings) -> list[str]:
-    """Translations, with a bar."""
+    from lamina.api.scores import evaluate as evaluate_run
     from lamina.cli.progress import show_progress
 
-    results = []
+    check_output(output, test, force)
     with show_progress() as progress:
-        for result in translator.stream(lines, settings):
-            results.append(result.text)
-            progress(f"translating with {run}", len(results), len(lines))
-    return results
+        scores = evaluate_run(
+            run,
+            test,
+            metrics=metrics or (),
+            references=references or (),
+            baseline=baseline,
+            lowercase=lowercase,
+            tokenize=tokenize,
+            checkpoint=checkpoint,
+            int8=int8,
+            shortlist=shortlist,
+            device=device,
+            threads=threads,
+            progress=progress,
+            **search,
+        )
+    if output is not None:
+        with open_output(output) as target:
+            target.write("".join(f"{line}\n" for line in scores.translations))
+    if as_json:
+        print(json.dumps([score.as_json() for score in scores], indent=2, ensure_ascii=False))
+    else:
+        print(scores)

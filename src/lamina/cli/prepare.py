@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from lamina.cli.next_step import say_next
-from lamina.corpus.filters import REASONS, Filters
-from lamina.errors import DataError, UsageError
-from lamina.names import nearest
-from lamina.text.sentences import LINE_BREAK
+from lamina.corpus.filters import Filters
+from lamina.errors import UsageError
 
 if TYPE_CHECKING:
-    from lamina.corpus.plan import PairSource
+    from lamina.corpus.m2 import M2File
 
 TwoPaths = tuple[Path, Path]
 
@@ -121,72 +118,53 @@ def prepare(
 
         lamina prepare --train tok.en tok.de --valid dev.en dev.de --pretokenized --bpe-codes codes --out data
     """
+    from lamina.api.data import prepare as prepare_data
     from lamina.cli.progress import show_progress
-    from lamina.corpus.plan import Plan
-    from lamina.corpus.prepare import prepare as prepare_data
 
-    off = {name for given in no_filter or [] for name in re.split(r"[,\s]+", given) if name}
-    for name in off - {*REASONS, "all"}:
-        raise UsageError(f"Unknown filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
-    active = tuple(reason for reason in REASONS if reason not in off and "all" not in off)
     if fields is not None and not (train_pairs or valid_pairs or test_pairs):
         raise UsageError("--fields acts only with --train-pairs, --valid-pairs or --test-pairs.")
     if annotator is not None and not (train_m2 or valid_m2 or test_m2):
         raise UsageError("--annotator acts only with --train-m2, --valid-m2 or --test-m2.")
-    breaks = " " if line_breaks == "space" and not sentences else f" {LINE_BREAK} "
-    plan = Plan(
-        train=find_pairs("train", (train, train_pairs, train_m2), fields, breaks, annotator),
-        valid=find_pairs("valid", (valid, valid_pairs, valid_m2), fields, breaks, annotator),
-        test=find_pairs("test", (test, test_pairs, test_m2), fields, breaks, annotator)
-        if test or test_pairs or test_m2
-        else None,
-        subwords="bpe" if bpe_codes is not None and subwords == "sentencepiece" else subwords,
-        vocab_size=vocab_size,
-        bpe_codes=bpe_codes,
-        separate_vocab=separate_vocab,
-        pretokenized=pretokenized,
-        lowercase=lowercase,
-        text_from=None if text_from is None else find_text(text_from),
-        languages=langs,
-        filters=Filters(active, max_characters, max_ratio),
-        sentences=sentences,
-        max_source=max_source,
-    )
+    tested = test or test_pairs or test_m2
     with show_progress(quiet) as progress:
-        prepare_data(plan, out, workers, progress)
+        prepare_data(
+            choose_pairs("train", train, train_pairs, train_m2, annotator),
+            choose_pairs("valid", valid, valid_pairs, valid_m2, annotator),
+            out,
+            test=choose_pairs("test", test, test_pairs, test_m2, annotator) if tested else None,
+            fields=fields,
+            annotator=annotator,
+            line_breaks=line_breaks,
+            sentences=sentences,
+            max_source=max_source,
+            vocab_size=vocab_size,
+            subwords=subwords,
+            bpe_codes=bpe_codes,
+            separate_vocab=separate_vocab,
+            pretokenized=pretokenized,
+            lowercase=lowercase,
+            text_from=text_from,
+            langs=langs,
+            no_filter=no_filter or (),
+            max_characters=max_characters,
+            max_ratio=max_ratio,
+            workers=workers,
+            progress=progress,
+        )
     if not quiet:
         print((out / "report.md").read_text(encoding="utf-8"))
         print(f"Prepared: {out}")
-    say_next("lamina", "train", "recipe.yaml", "--data", out, "--out", "runs/first", quiet=quiet)
+    say_next("lamina", "train", "surface-fusion", "--data", out, "--out", "runs/first", quiet=quiet)
 
 
-def find_text(place: Path) -> Path:
-    """The folder with the text pipeline of a data folder, a run or a model."""
-    from lamina.text.pipeline import DESCRIPTION
-
-    for folder in (place, place / "text", place / "model"):
-        if (folder / DESCRIPTION).is_file():
-            return folder
-    raise DataError(f"{place}: is not a data folder, run or model with a text pipeline.")
-
-
-def find_pairs(
-    split: str,
-    given: tuple[TwoPaths | None, Path | None, Path | None],
-    fields: tuple[str, str] | None,
-    line_break: str,
-    annotator: int | None,
-) -> PairSource:
+def choose_pairs(
+    split: str, two: TwoPaths | None, one: Path | None, m2: Path | None, annotator: int | None
+) -> TwoPaths | Path | M2File:
     """A split's pairs from one of its options; exactly one of them must be given."""
     from lamina.corpus.m2 import M2File
-    from lamina.corpus.reading import OneFile, TwoFiles
 
-    two, one, m2 = given
-    if sum(option is not None for option in given) != 1:
+    if sum(option is not None for option in (two, one, m2)) != 1:
         raise UsageError(f"Give either --{split} SRC TGT, --{split}-pairs FILE or --{split}-m2 FILE.")
-    if two is not None:
-        return TwoFiles(*two)
     if m2 is not None:
         return M2File(m2, None if annotator is None else str(annotator))
-    assert one is not None
-    return OneFile(one, fields, line_break)
+    return two or one or Path()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 @contextmanager
@@ -44,10 +44,10 @@ def _bars(quiet: bool) -> Iterator[Callable[[str, str, int, int | None], None]]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=quiet or not sys.stderr.isatty()) as bars:
+    shown = sys.stderr.isatty() and not quiet
+    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bars:
         tasks: dict[str, int] = {}
 
         def draw(key: str, words: str, done: int, total: int | None) -> None:

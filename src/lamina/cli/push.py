@@ -32,4 +32,4 @@ def push(
     from lamina.interop.huggingface.hub import push_model
 
     print(push_model(folder, repository, license_id, metrics, private))
-    say_next("lamina", "translate", f"hf:{repository}", "--input", "FILE")
+    say_next("lamina", "translate", f"hf:{repository}")

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
+from lamina.cli.command import Command, Group
 from lamina.cli.next_step import say_next
 from lamina.errors import UsageError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A shipped recipe; `lamina recipes` lists them.")]
 
-recipes = typer.Typer(invoke_without_command=True)
+recipes = typer.Typer(cls=Group, invoke_without_command=True)
 
 
 @recipes.callback()
@@ -33,7 +34,7 @@ def choose(context: typer.Context) -> None:
         list_recipes()
 
 
-@recipes.command("list")
+@recipes.command("list", cls=Command)
 def list_recipes() -> None:
     """List the shipped recipes: system, task, model size, and whether a CPU is enough.
 
@@ -49,10 +50,10 @@ def list_recipes() -> None:
         content, head = recipe.content, recipe.head
         rows.append((recipe.name, content["system"], head["Task"], content["model"]["size"], head["Runs on"]))
     print_columns(rows)
-    say_next("lamina", "recipes", "show", "NAME")
+    say_next("lamina", "recipes", "show", "multi30k-en-de-surface-fusion")
 
 
-@recipes.command("show")
+@recipes.command("show", cls=Command)
 def show(name: Name) -> None:
     """Print a shipped recipe with its comments.
 
@@ -65,7 +66,7 @@ def show(name: Name) -> None:
     print(shipped_recipe(name).text, end="")
 
 
-@recipes.command("copy")
+@recipes.command("copy", cls=Command)
 def copy(
     name: Name,
     out: Annotated[
@@ -90,10 +91,12 @@ def copy(
     except FileExistsError as error:
         raise UsageError(f"{out}: already exists; choose another --out or remove it.") from error
     print(out)
-    say_next(*(str(out) if word == name else word for word in shlex.split(recipe.head["Train"])))
+    words = [str(out) if word == name else word for word in shlex.split(recipe.head["Train"])]
+    if Path(words[words.index("--data") + 1]).is_dir():  # else there is nothing to train on yet
+        say_next(*words)
 
 
-@recipes.command("schema")
+@recipes.command("schema", cls=Command)
 def schema() -> None:
     """Print the JSON schema of recipes, for completion and checking in editors.
 

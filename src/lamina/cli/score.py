@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +40,7 @@ def score(
     )
     results = [compute(metric, lines) for metric in build_metrics(names, gold)]
     if as_json:
-        print(json.dumps([asdict(result) for result in results], indent=2, ensure_ascii=False))
+        print(json.dumps([result.as_json() for result in results], indent=2, ensure_ascii=False))
         return
     for result in results:
         details = ", ".join(f"{name} {figure(value)}" for name, value in result.details.items())

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from lamina.cli.next_step import say_next
-
 
 def shortlist(
     data: Annotated[Path, typer.Option("--data", help="Prepared data that the model was trained on.")],
@@ -36,4 +34,3 @@ def shortlist(
     pairs = ((source.tolist(), target.tolist()) for source, target in map(train.__getitem__, range(len(train))))
     learn_shortlist(pairs, prepared.text, candidates, frequent).save(out)
     print(f"{out}: {candidates} candidates for each of {len(prepared.text.source.vocabulary):,} source subwords")
-    say_next("lamina", "translate", "RUN", "--shortlist", out, "--input", "FILE")

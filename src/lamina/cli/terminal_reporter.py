@@ -3,54 +3,45 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from lamina.store.run import Run
-from lamina.training.reporters import RunReporter
+from lamina.training.reporters import NullReporter
 
 
-class TerminalReporter(RunReporter):
-    """Prints what the run logs, above a bar where there is a terminal."""
+class TerminalReporter(NullReporter):
+    """Prints what the run logs, above a bar where there is a terminal; the bar ends with the context."""
 
-    def __init__(self, run: Run, tensorboard: bool) -> None:
-        super().__init__(run, tensorboard)
+    def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self.bar = Progress(
+            TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tok/s"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(compact=True),
             console=self.console,
             disable=not sys.stderr.isatty(),
+            transient=True,
         )
-        self.task = self.bar.add_task("", total=None, loss=0.0, speed=0.0)
+        self.task = self.bar.add_task("starting", total=None, note="")
+        self.valid = self.bar.add_task("validating", total=None, note="", visible=False)
 
     def say(self, line: str) -> None:
-        super().say(line)
         self.console.print(line, markup=False)
 
     def progress(self, step: int, total: int, loss: float, speed: float) -> None:
-        self.bar.update(self.task, completed=step, total=total, loss=loss, speed=speed)
+        note = f"loss {loss:.3f}  {speed:,.0f} tok/s"
+        self.bar.update(self.task, description="training", completed=step, total=total, note=note)
+        self.bar.update(self.valid, visible=False)
 
+    def validating(self, done: int, total: int) -> None:
+        self.bar.update(self.valid, completed=done, total=total, visible=True)
 
-@contextmanager
-def open_reporter(run: Run, quiet: bool, tensorboard: bool) -> Iterator[RunReporter]:
-    """A reporter of a run, and its bar for as long as the context lasts."""
-    if quiet:
-        reporter = RunReporter(run, tensorboard)
-        try:
-            yield reporter
-        finally:
-            reporter.close()
-        return
-    terminal = TerminalReporter(run, tensorboard)
-    try:
-        with terminal.bar:
-            yield terminal
-    finally:
-        terminal.close()
+    def __enter__(self) -> TerminalReporter:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()

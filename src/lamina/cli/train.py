@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from lamina.cli.options import Device, Threads
 
 def train(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="A recipe file (YAML), or the name of a shipped recipe.")
+        Path, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a system or shipped recipe.")
     ],
     data: Annotated[Path, typer.Option("--data", help="A data folder written by `lamina prepare`.")] = Path("data"),
     out: Annotated[Path | None, typer.Option("--out", help="The run folder.", show_default="runs/NAME")] = None,
@@ -32,13 +31,17 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard (extra `track`).")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print model, batches, memory and time estimates; train and write nothing."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
-    """Train any system from a recipe. Stop it at any time; rerun the same command to resume.
+    """Train any system from a recipe, or by its name. Stop it at any time; rerun the same command to resume.
 
     [bold]Examples[/bold]
 
-        lamina train recipe.yaml --data data --out runs/first
+        lamina train surface-fusion --data data --out runs/first
 
         lamina train recipe.yaml --data data --out runs/first --set train.max_steps=20000
 
@@ -46,32 +49,15 @@ def train(
 
         torchrun --nproc-per-node 4 -m lamina train recipe.yaml --data data --out runs/first
     """
-    import torch
+    from lamina.cli.terminal_reporter import TerminalReporter
+    from lamina.training.start import Start, train_run
 
-    from lamina.base.malloc import tune_malloc
-    from lamina.cli.terminal_reporter import open_reporter
-    from lamina.corpus.prepared import PreparedData
-    from lamina.recipe.loader import load_recipe_for
-    from lamina.store.run import Run
-    from lamina.training.distributed import join_ranks
-    from lamina.training.reporters import NullReporter, Reporter
-    from lamina.training.trainer import Trainer
+    start = Start(init_from, grow_from, device, threads, tensorboard)
+    if dry_run:
+        from lamina.bench.dry_run import describe_plan
 
-    tune_malloc()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    prepared = PreparedData(data)
-    chosen = load_recipe_for(prepared, recipe, overrides or [])
-    run = Run(out or Path("runs") / chosen.name)
-    with join_ranks(device) as ranks, ExitStack() as stack:
-        reporter: Reporter = NullReporter()
-        if ranks.first:
-            stack.enter_context(run.lock())
-            run.check(chosen, prepared)
-            reporter = stack.enter_context(open_reporter(run, quiet, tensorboard))
-        ranks.gather(None)  # wait until the first rank has made the folder
-        trainer = Trainer(chosen, prepared, run, ranks, reporter, init_from, grow_from)
-        if ranks.first:
-            run.begin(chosen, prepared)
-        trainer.fit()
-    say_next("lamina", "translate", run.folder, "--input", "FILE", quiet=quiet)
+        for line in describe_plan(recipe, data, overrides or [], start):
+            print(line)
+        return
+    run = train_run(recipe, data, out, overrides or [], start, None if quiet else TerminalReporter())
+    say_next("lamina", "translate", run.folder, quiet=quiet)

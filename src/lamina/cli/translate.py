@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lamina.cli.next_step import say_next
 from lamina.cli.options import (
     Checkpoint,
     ClusterOptions,
@@ -152,6 +151,9 @@ def translate(
         translate_document(translator, settings, sampling, format_in, input_file, output)
         return
     interactive = input_file is None and sys.stdin.isatty()
+    if interactive and not quiet:
+        source, written = translator.text.source.language, translator.text.target.language
+        print(f"Ready ({source} → {written}): type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(open_output(output))
         progress = stack.enter_context(show_progress(quiet or interactive or (output is None and sys.stdout.isatty())))
@@ -169,6 +171,7 @@ def translate(
         else:
             other = load(shallow, device=device, threads=threads, int8=int8)
             results = ShallowDeep(translator, other).stream(record(lines, sources), settings, nbest)
+        progress("translating", 0, None)
         for number, result in enumerate(results, start=first_line):
             source = sources.popleft()
             if result.cut:
@@ -178,8 +181,6 @@ def translate(
             if output is None and (interactive or buffer == 1):
                 sys.stdout.flush()
             progress("translating", number, None)
-    if output is not None and form == "text" and shard is None:
-        say_next("lamina", "score", "--hyp", output, "--ref", "FILE", quiet=quiet)
 
 
 def translate_document(

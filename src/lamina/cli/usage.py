@@ -10,6 +10,8 @@ import typer
 
 from lamina.names import nearest
 
+RESUMING = ("--resume", "--continue", "--restore")  # what other programs have
+
 # Click is beside typer or inside it, depending on its version; the names of its errors are the same in both.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -54,6 +56,8 @@ def unknown_option(error: Any, command: Any, words: Sequence[str]) -> str:
     """The option as it was typed (click names the first letter of `-data`) and the nearest there is."""
     given = [word.split("=")[0] for word in words]
     typed = next((word for word in given if word.startswith(error.option_name)), error.option_name)
+    if typed in RESUMING:
+        return f"there is no `{typed}`: to resume, rerun the same command."
     known = [name for option in command.params for name in option.opts if name.startswith("-")]
     return f"unknown option `{typed}`.{nearest(typed, [*known, '--help'])}"
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from lamina.errors import UsageError
+from lamina.names import nearest
 
 Reason = Literal["empty", "long", "ratio", "duplicate"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
@@ -16,6 +21,15 @@ class Filters:
     active: tuple[Reason, ...] = REASONS
     max_characters: int = 2000  # on either side
     max_ratio: float = 9.0  # of the two lengths in characters, each plus 10 so that short lines may differ
+
+    @classmethod
+    def without(cls, names: Iterable[str], max_characters: int, max_ratio: float) -> Filters:
+        """All filters but those named; `all` names every one, and commas separate as repetition does."""
+        off = {name for given in names for name in re.split(r"[,\s]+", given) if name}
+        for name in off - {*REASONS, "all"}:
+            raise UsageError(f"Unknown filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
+        active = tuple(reason for reason in REASONS if not off & {reason, "all"})
+        return cls(active, max_characters, max_ratio)
 
     def reason(self, source: str, target: str) -> Reason | None:
         """Why a pair is dropped, as far as it alone can tell."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lamina.base.files import atomic_folder, locked, partial_name, remove, write_file
 from lamina.base.processes import run_in_child
+from lamina.base.progress import Progress, no_progress
 from lamina.base.reading import read_json
 from lamina.corpus.cleaning import LARGE_ALPHABET, Cleaning, clean
 from lamina.corpus.encoding import count_words, encode_pairs
@@ -31,12 +32,6 @@ PLAN, LOCK, REPORT = "plan.json", "lock", "report.md"
 PARTS = ("text", "train", "valid", "test")
 SHARD_PAIRS = 2**19
 LEARN_CHARACTERS = 20_000_000  # SentencePiece learns from an even sample of at most this much text
-
-Progress = Callable[[str, int, int | None], None]  # stage, pairs done, pairs in all if known
-
-
-def no_progress(stage: str, done: int, total: int | None) -> None:
-    """Ignore progress."""
 
 
 def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_progress) -> PreparedData:

@@ -19,7 +19,13 @@ META = "meta.json"
 
 
 class PreparedData:
-    """What `lamina prepare` wrote: a text pipeline, and the splits `train`, `valid` and perhaps `test`."""
+    """What `lamina prepare` wrote: a text pipeline, and the splits `train`, `valid` and perhaps `test`.
+
+    Example:
+        >>> data = lamina.PreparedData("data")
+        >>> len(data.split("valid"))
+        30
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -37,6 +43,17 @@ class PreparedData:
             self.text_digests = dict(self.meta["text"])
             if any(Path(shard).name != shard for names in self.shards.values() for shard in names):
                 raise ValueError("the name of a shard is not a plain name")
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.folder)
+
+    def __repr__(self) -> str:
+        source, target = self.meta["plan"]["languages"]
+        pairs = " and ".join(f"{split['pairs']:,} {name}" for name, split in self.meta["splits"].items())
+        sizes = self.meta["vocabulary"]
+        counts = [sizes["source"]] if self.meta["shared_vocabulary"] else list(sizes.values())
+        entries = " and ".join(f"{count:,}" for count in counts)
+        return f"PreparedData({str(self.folder)!r}, {source} → {target}, {pairs} pairs, vocabulary {entries})"
 
     @cached_property
     def text(self) -> TextPipeline:

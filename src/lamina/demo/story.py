@@ -8,8 +8,9 @@ from pathlib import Path
 
 from lamina.analysis.sections import Outputs
 from lamina.base.files import write_file
+from lamina.base.progress import Progress, no_progress
 from lamina.corpus.plan import Plan
-from lamina.corpus.prepare import Progress, no_progress, prepare
+from lamina.corpus.prepare import prepare
 from lamina.corpus.reading import TwoFiles
 from lamina.demo.grammar import write_demo
 from lamina.demo.page import demo_page

@@ -56,7 +56,7 @@ class LogProbs:
         return self.scores_BTV - self.normaliser_BT1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Loss:
     """Label-smoothed loss of a batch, and the plain −log p of each of its target tokens."""
 
@@ -67,6 +67,9 @@ class Loss:
     def mean(self) -> Tensor:
         """The loss per target token."""
         return self.total / (self.tokens.clamp(min=1) if isinstance(self.tokens, Tensor) else max(1, self.tokens))
+
+    def __repr__(self) -> str:
+        return f"Loss(mean={float(self.mean()):.4f}, total={float(self.total):.4f}, tokens={int(self.tokens)})"
 
 
 Tree = TypeVar("Tree")

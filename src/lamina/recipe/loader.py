@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
 from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,6 +18,7 @@ from lamina.base.yaml_files import compose_yaml, read_yaml
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import DataError, Problem, UsageError
 from lamina.names import nearest
+from lamina.recipe.automatic import automatic_recipe, system_name
 from lamina.recipe.schema import Recipe
 from lamina.recipe.shipped import find_recipe
 from lamina.systems.published import SIZES, SYSTEMS, settings
@@ -31,12 +34,19 @@ class RecipeError(UsageError):
 class Source:
     """A recipe's content, and the place of every key: a line of the file, or the command line."""
 
-    def __init__(self, path: Traversable) -> None:
-        self.path = path
+    def __init__(self, name: str, content: Mapping[str, Any], node: Any = None) -> None:
+        self.name = name
+        self.content: dict[str, Any] = copy.deepcopy(dict(content))
+        self.places: dict[str, str] = {}
+        self._record(node, "")
+
+    @classmethod
+    def read(cls, path: Traversable) -> Source:
+        """From a YAML file."""
         try:
             text = path.read_text(encoding="utf-8")
             node = compose_yaml(text)
-            self.content: Any = read_yaml(text)
+            content: Any = read_yaml(text)
         except FileNotFoundError as error:
             raise RecipeError(f"{path}: not found.") from error
         except OSError as error:
@@ -45,16 +55,15 @@ class Source:
             mark = getattr(error, "problem_mark", None)
             place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
             raise RecipeError(f"{place}: not YAML: {getattr(error, 'problem', None) or error}.") from error
-        if not isinstance(self.content, dict):
+        if not isinstance(content, dict):
             raise RecipeError(f"{path}: must be a mapping with keys such as `system`, `model` and `train`.")
-        self.places: dict[str, str] = {}
-        self._record(node, "")
+        return cls(path.name, content, node)
 
     def _record(self, node: Any, prefix: str) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 path = f"{prefix}{key.value}"
-                self.places[path] = f"{self.path.name}:{key.start_mark.line + 1}"
+                self.places[path] = f"{self.name}:{key.start_mark.line + 1}"
                 self._record(value, f"{path}.")
 
     def override(self, assignment: str) -> None:
@@ -62,16 +71,22 @@ class Source:
         key, equals, value = assignment.partition("=")
         if not equals or not key:
             raise UsageError(f"{OVERRIDE} must be key.path=value, but is `{assignment}` instead.")
+        try:
+            self.set(key, read_yaml(value))
+        except (yaml.YAMLError, ValueError) as error:
+            raise UsageError(f"{OVERRIDE} {key}: not YAML: {getattr(error, 'problem', None) or error}.") from error
+
+    def set(self, key: str, value: Any) -> None:
+        """Set the value of a dotted key."""
         *parents, last = key.split(".")
         place: Any = self.content
         for parent in parents:
-            place = place.setdefault(parent, {}) if isinstance(place, dict) else None
+            if isinstance(place, dict) and place.get(parent) is None:
+                place[parent] = {}
+            place = place[parent] if isinstance(place, dict) else None
         if not isinstance(place, dict):
             raise UsageError(f"{OVERRIDE} {key}: `{'.'.join(parents)}` has no keys below it.")
-        try:
-            place[last] = read_yaml(value)
-        except (yaml.YAMLError, ValueError) as error:
-            raise UsageError(f"{OVERRIDE} {key}: not YAML: {getattr(error, 'problem', None) or error}.") from error
+        place[last] = value
         self.places[key] = OVERRIDE
 
     def locate(self, key: str) -> str:
@@ -80,27 +95,44 @@ class Source:
             if key in self.places:
                 return self.places[key]
             key = key.rpartition(".")[0]
-        return self.path.name
+        return self.name
 
 
-def load_recipe_for(data: PreparedData, given: Path, overrides: Sequence[str]) -> Recipe:
-    """A complete recipe for this data, from a file or by the name of a shipped recipe."""
+Given = str | os.PathLike[str] | Mapping[str, Any]  # a file, a shipped recipe's or a system's name, or the content
+
+
+def load_recipe_for(data: PreparedData, given: Given, overrides: Sequence[str | tuple[str, Any]] = ()) -> Recipe:
+    """A complete recipe for this data. An override is `key.path=value` in YAML, or a key and a value."""
     source, target = data.text.source.vocabulary, data.text.target.vocabulary
-    return load_recipe(find_recipe(given), overrides, (len(source), len(target)), source == target)
+    return load_recipe(open_recipe(given, data), overrides, (len(source), len(target)), source == target)
+
+
+def open_recipe(given: Given, data: PreparedData) -> Source | Traversable:
+    """What a user means by RECIPE."""
+    if isinstance(given, Mapping):
+        return Source("recipe", given)
+    system = system_name(given)
+    return find_recipe(Path(given)) if system is None else Source(system, automatic_recipe(system, data.meta))
 
 
 def load_recipe(
-    path: Traversable, overrides: Sequence[str], vocab_size: tuple[int, int], shared_vocabulary: bool
+    given: Source | Traversable,
+    overrides: Sequence[str | tuple[str, Any]],
+    vocab_size: tuple[int, int],
+    shared_vocabulary: bool,
 ) -> Recipe:
     """A complete recipe for data with these vocabularies."""
-    source = Source(path)
-    for assignment in overrides:
-        source.override(assignment)
+    source = given if isinstance(given, Source) else Source.read(given)
+    for each in overrides:
+        if isinstance(each, str):
+            source.override(each)
+        else:
+            source.set(*each)
     problems: list[Problem] = []
     content = source.content
     problems.extend(Problem(str(key), f"not an option.{nearest(str(key), KEYS)}") for key in content if key not in KEYS)
     data = {
-        "name": content.get("name", Path(path.name).stem),
+        "name": content.get("name", Path(source.name).stem),
         "system": content.get("system"),
         "model": model_data(content, vocab_size, shared_vocabulary, problems),
         "train": content.get("train", {}) or {},
@@ -141,7 +173,8 @@ def model_data(
     if any(problem.key in ("model.size", "system") for problem in problems):
         return None
     given = [key for key in ("source_vocab", "target_vocab") if own.pop(key, None) is not None]
-    problems.extend(Problem(f"model.{key}", "not an option: it comes from the data.") for key in given)
+    if len(given) == 1:  # both are in the resolved recipe of a run, which may be copied for other data
+        problems.append(Problem(f"model.{given[0]}", "not an option: it comes from the data."))
     chosen = settings(system, size, own)
     if not shared_vocabulary:
         chosen.setdefault("share_embeddings", "decoder")

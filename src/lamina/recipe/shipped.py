@@ -15,6 +15,7 @@ import yaml
 
 from lamina.errors import UsageError
 from lamina.names import nearest
+from lamina.systems.published import SYSTEMS
 
 SUFFIX = ".yaml"
 HINT = "`lamina recipes` lists them."
@@ -85,4 +86,8 @@ def find_recipe(given: Path) -> Traversable:
     names = shipped_names()
     if str(given) in names:
         return ShippedRecipe(str(given)).file
-    raise UsageError(f"{given}: neither a file nor a shipped recipe.{nearest(given.stem, names)} {HINT}")
+    known = [*names, *SYSTEMS]
+    raise UsageError(
+        f"{given}: neither a file nor the name of a system or shipped recipe.{nearest(given.stem, known)} "
+        "`lamina systems` and `lamina recipes` list them."
+    )

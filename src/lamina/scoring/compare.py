@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from typing import Any, Literal, overload
 
 from lamina.errors import UsageError
+from lamina.figures.tables import html_table, text_table
 from lamina.scoring.metrics import DEFAULT_METRICS, build_metrics
-from lamina.scoring.protocol import Array, Gold, Metric, measure
+from lamina.scoring.protocol import Array, Gold, Interval, Metric, measure
 from lamina.scoring.significance import (
     SAMPLES,
     TRIALS,
-    Interval,
     approximate_randomisation,
     bootstrap_scores,
     confidence_interval,
@@ -36,9 +37,61 @@ class Row:
     p_bootstrap: float | None = None
     p_randomisation: float | None = None
 
+    @property
+    def value(self) -> str:
+        """The score with its interval, in two decimals."""
+        return f"{self.score:.2f} ± {self.interval.half_width:.2f}"
+
     def as_json(self) -> dict[str, Any]:
         """With the interval as two numbers."""
         return {**asdict(self), "interval": list(self.interval)}
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Sequence[Row]):
+    """The rows of a comparison, the baseline's first for every metric, and what each system wrote."""
+
+    rows: Sequence[Row]
+    test: Test = "bootstrap"
+    translations: dict[str, list[str]] = field(default_factory=dict)  # by system
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Its cells, headings first."""
+        tests = ("bootstrap", "randomisation") if self.test == "both" else (self.test,)
+        cells: list[tuple[str, ...]] = [("metric", "system", "score", "difference", *(f"p ({each})" for each in tests))]
+        for row in self.rows:
+            if row.difference is None:
+                cells.append((row.metric, row.system, row.value, "baseline", *("" for _ in tests)))
+            else:
+                found = {"bootstrap": row.p_bootstrap, "randomisation": row.p_randomisation}
+                p_values = (f"{found[each]:.4f}" for each in tests)
+                cells.append((row.metric, row.system, row.value, f"{row.difference:+.2f}", *p_values))
+        return cells
+
+    def signatures(self) -> Iterator[str]:
+        """How each metric was computed."""
+        for row in self.rows:
+            if row.difference is None:
+                yield f"{row.metric}: {row.signature}{'' if row.higher_is_better else ' (lower is better)'}"
+
+    def __repr__(self) -> str:
+        return "\n".join([text_table(self.table()), "", *self.signatures()])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.table()
+        return f"{html_table(head, rows)}<p>{'<br>'.join(map(escape, self.signatures()))}</p>"
 
 
 def compare_outputs(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lamina.errors import DataError
+from lamina.figures.tables import html_table
 
 Array = NDArray[np.float64]
 
@@ -46,14 +47,49 @@ class Gold:
             )
 
 
-@dataclass(frozen=True)
-class Result:
+class Interval(NamedTuple):
+    """95 of 100 resampled scores lie between these."""
+
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """The half-width, printed after ±."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True, repr=False)
+class Score:
     """A corpus score, the signature that says how it was computed, and what it is made of."""
 
     name: str
     score: float
     signature: str
     details: dict[str, float] = field(default_factory=dict)
+    interval: Interval | None = None  # 95 %, from bootstrap samples, where it was asked for
+
+    def __float__(self) -> float:
+        return self.score
+
+    def __str__(self) -> str:
+        return f"{self.name}  {self.value}  {self.signature}"
+
+    def __repr__(self) -> str:
+        return f"Score({self.name!r}, {self.value}, {self.signature!r})"
+
+    def _repr_html_(self) -> str:
+        return html_table(("metric", "score", "signature"), [(self.name, self.value, self.signature)])
+
+    @property
+    def value(self) -> str:
+        """The score with its interval, in two decimals."""
+        return f"{self.score:.2f}" if self.interval is None else f"{self.score:.2f} ± {self.interval.half_width:.2f}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For `json.dumps`; the interval as two numbers, if there is one."""
+        content = {"name": self.name, "score": self.score, "signature": self.signature, "details": self.details}
+        return content if self.interval is None else {**content, "interval": list(self.interval)}
 
 
 class Metric(Protocol):
@@ -90,7 +126,7 @@ def measure(metric: Metric, hypotheses: Sequence[str]) -> Array:
     return metric.statistics(hypotheses)
 
 
-def score(metric: Metric, hypotheses: Sequence[str]) -> Result:
+def score(metric: Metric, hypotheses: Sequence[str]) -> Score:
     """The corpus score of one output."""
     sums_K = measure(metric, hypotheses).sum(axis=0)
-    return Result(metric.name, float(metric.scores(sums_K[None])[0]), metric.signature, metric.details(sums_K))
+    return Score(metric.name, float(metric.scores(sums_K[None])[0]), metric.signature, metric.details(sums_K))

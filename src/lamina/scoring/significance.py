@@ -25,28 +25,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from lamina.scoring.protocol import Array, Metric, measure
+from lamina.scoring.protocol import Array, Interval, Metric, measure
 
 SAMPLES = 1000
 TRIALS = 10000
 CHUNK = 250  # resampled sets at a time, to bound memory
 TOLERANCE = 1e-9  # sums in another order differ by rounding
-
-
-class Interval(NamedTuple):
-    """95 of 100 resampled scores lie between these."""
-
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        """The half-width, printed after ±."""
-        return (self.high - self.low) / 2
 
 
 def bootstrap_scores(metric: Metric, statistics_NK: Array, samples: int = SAMPLES, seed: int = 1) -> Array:

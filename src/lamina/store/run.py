@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +12,20 @@ from typing import Any
 
 import torch
 
-from lamina.base.files import digest, locked, write_file
+from lamina.base.files import StrPath, digest, locked, write_file
 from lamina.base.reading import read_json
 from lamina.corpus.prepared import META, PreparedData
 from lamina.errors import DataError, UsageError
+from lamina.figures.axes import Axis
+from lamina.figures.charts import Series, line_chart
+from lamina.figures.figure import Figure
+from lamina.figures.tables import html_facts
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.recipe.loader import dump_recipe, read_resolved
 from lamina.recipe.schema import Recipe
 from lamina.store.checkpoints import Checkpoints
+from lamina.store.metrics import read_records
 from lamina.store.model_folder import write_model_folder
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
@@ -41,12 +47,63 @@ CHANGEABLE = (
 
 
 class Run:
-    """The folder of one training run."""
+    """The folder of one training run, which may be given wherever a path is.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.checkpoints = Checkpoints(folder / "checkpoints")
-        self.metrics = folder / "metrics.jsonl"
+    Example:
+        >>> run = lamina.Run("runs/first")
+        >>> run
+        Run('runs/first', surface-fusion, 24 of 24 steps, best step 24)
+        >>> run.history[-1]["kind"], sorted(run.history[-1])[:3]
+        ('valid', ['best', 'kind', 'loss'])
+        >>> run.plot().save("loss.svg")
+        PosixPath('loss.svg')
+    """
+
+    def __init__(self, folder: StrPath) -> None:
+        self.folder = Path(folder)
+        self.checkpoints = Checkpoints(self.folder / "checkpoints")
+        self.metrics = self.folder / "metrics.jsonl"
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.folder)
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is trained, with everything resolved."""
+        return read_resolved(self.folder / "recipe.yaml")
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """What was recorded while training: losses, validations and gradient norms, by step."""
+        return read_records(self.folder).lines
+
+    def plot(self) -> Figure:
+        """The cross-entropy on training and validation pairs over steps, without smoothing."""
+        records = read_records(self.folder)
+        known = {"training": records.curve("train", "nll"), "validation": records.curve("valid", "nll")}
+        series = [Series(name, points) for name, points in known.items() if points]
+        if not series:
+            raise DataError(f"{self.folder}: has no records yet.")
+        points = [point for each in series for point in each.points]
+        x = Axis.over("training step", [step for step, _ in points], zero=True)
+        y = Axis.over("cross-entropy (nats per token)", [value for _, value in points], log=True)
+        return Figure(line_chart(series, x, y), f"Training of {self.folder.name}")
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What is known about it: names and values."""
+        recipe, best = self.recipe, self.checkpoints.pointer("best")
+        parts = (recipe.model.encoder.type, recipe.model.bridge.type, recipe.model.head.type)
+        step = max(self.checkpoints.steps(), default=0)
+        found = [("system", recipe.system or " × ".join(parts))]
+        found.append(("steps", f"{step:,} of {recipe.train.max_steps:,} steps"))
+        return [*found, ("best", f"best step {best:,}")] if best is not None else found
+
+    def __repr__(self) -> str:
+        known = self.facts() if (self.folder / "recipe.yaml").is_file() else [("steps", "not started")]
+        return f"Run({str(self.folder)!r}, {', '.join(value for _, value in known)})"
+
+    def _repr_html_(self) -> str:
+        return html_facts(str(self.folder), self.facts()) + self.plot().svg
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from lamina.base.files import digest, write_file
+from lamina.base.progress import Progress
 from lamina.base.reading import damage_named, read_json, read_lines
 from lamina.corpus.filters import Filters
 from lamina.corpus.plan import Plan
@@ -34,7 +35,6 @@ from lamina.translation import load
 
 CHUNK = 2000  # sources per file; an interrupted chunk is translated again
 LOOP, TIMES = 4, 4  # an output in which an n-gram of size LOOP occurs TIMES times is dropped
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

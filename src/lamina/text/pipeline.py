@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -123,6 +124,23 @@ class TextPipeline:
             raise DataError(f"{folder}: {error}") from error
         except (RuntimeError, ValueError, IndexError) as error:  # libraries' own readers
             raise DataError(f"{folder}: its subword model is damaged ({str(error).splitlines()[0][:200]}).") from error
+
+
+def find_text(place: Path) -> Path:
+    """The folder with the text pipeline of a data folder, a run or a model."""
+    for folder in (place, place / "text", place / "model"):
+        if (folder / DESCRIPTION).is_file():
+            return folder
+    raise DataError(f"{place}: is not a data folder, run or model with a text pipeline.")
+
+
+def as_pipeline(given: TextPipeline | Vocabularies | str | os.PathLike[str]) -> TextPipeline:
+    """A pipeline itself, that of a folder, or one for text in the entries of these vocabularies."""
+    if isinstance(given, TextPipeline):
+        return given
+    if isinstance(given, Vocabularies):
+        return pipeline_of_words(given)
+    return TextPipeline.load(find_text(Path(given)))
 
 
 def join_sentences(sentences: Sequence[list[int]]) -> list[int]:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
+from lamina.base.progress import StatusLine, describe_duration, draw_bar
 from lamina.corpus.batches import Batches
 from lamina.errors import MissingExtraError
 from lamina.model.seq2seq import Seq2Seq
@@ -17,15 +24,24 @@ from lamina.training.distributed import Ranks
 class Reporter(Protocol):
     """What the trainer tells."""
 
+    @property
+    def stopped(self) -> bool: ...  # whether training is to end after this step
+
     def say(self, line: str) -> None: ...  # for people
 
     def record(self, record: dict[str, Any]) -> None: ...  # its `kind` is train, valid or gradients
 
     def progress(self, step: int, total: int, loss: float, speed: float) -> None: ...  # after every step
 
+    def validating(self, done: int, total: int) -> None: ...  # batches, or sentences for BLEU
+
+    def saved(self, step: int, folder: Path, best: bool) -> None: ...  # after every checkpoint
+
 
 class NullReporter:
     """Reports nothing: ranks other than the first, and benchmarks."""
+
+    stopped = False
 
     def say(self, line: str) -> None:
         return
@@ -35,6 +51,70 @@ class NullReporter:
 
     def progress(self, step: int, total: int, loss: float, speed: float) -> None:
         return
+
+    def validating(self, done: int, total: int) -> None:
+        return
+
+    def saved(self, step: int, folder: Path, best: bool) -> None:
+        return
+
+
+class Reporters(NullReporter):
+    """Several reporters as one."""
+
+    def __init__(self, each: Sequence[Reporter]) -> None:
+        self.each = each
+
+    @property
+    def stopped(self) -> bool:  # type: ignore[override]
+        return any(reporter.stopped for reporter in self.each)
+
+    def say(self, line: str) -> None:
+        for reporter in self.each:
+            reporter.say(line)
+
+    def record(self, record: dict[str, Any]) -> None:
+        for reporter in self.each:
+            reporter.record(record)
+
+    def progress(self, step: int, total: int, loss: float, speed: float) -> None:
+        for reporter in self.each:
+            reporter.progress(step, total, loss, speed)
+
+    def validating(self, done: int, total: int) -> None:
+        for reporter in self.each:
+            reporter.validating(done, total)
+
+    def saved(self, step: int, folder: Path, best: bool) -> None:
+        for reporter in self.each:
+            reporter.saved(step, folder, best)
+
+
+class LineReporter(NullReporter):
+    """Progress in one line, in a terminal or notebook; log lines are printed above it."""
+
+    def __init__(self) -> None:
+        self.line, self.started, self.first = StatusLine(sys.stderr), time.monotonic(), -1
+
+    def say(self, line: str) -> None:
+        self.line.clear()
+        print(line, file=sys.stderr)
+
+    def progress(self, step: int, total: int, loss: float, speed: float) -> None:
+        if self.first < 0:
+            self.first, self.started = step, time.monotonic()
+        done = step - self.first
+        left = f"  {describe_duration((total - step) * (time.monotonic() - self.started) / done)} left" if done else ""
+        self.line.show(f"training  {draw_bar(step, total)}  loss {loss:.3f}  {speed:,.0f} tok/s{left}")
+
+    def validating(self, done: int, total: int) -> None:
+        self.line.show(f"validating  {draw_bar(done, total)}")
+
+    def __enter__(self) -> LineReporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.line.clear()
 
 
 class RunReporter(NullReporter):
@@ -55,7 +135,10 @@ class RunReporter(NullReporter):
             for name, value in scalars(record):
                 self.board.add_scalar(name, value, record["step"])
 
-    def close(self) -> None:
+    def __enter__(self) -> RunReporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self.board is not None:
             self.board.close()
 
@@ -83,9 +166,45 @@ def describe_training(recipe: Recipe, model: Seq2Seq, batches: Batches, ranks: R
     config, parameters = recipe.model, sum(parameter.numel() for parameter in model.parameters())
     yield (
         f"{recipe.name}: {config.encoder.type} × {config.bridge.type} × {config.head.type}, {parameters:,} parameters, "
-        f"{len(batches.split):,} pairs, {recipe.train.max_steps:,} steps on {ranks.count} × {ranks.device.type} "
-        f"in {precision}"
+        f"{len(batches.split):,} pairs, {recipe.train.max_steps:,} steps on {describe_place(ranks)} in {precision}"
     )
     oversized = len(batches.oversized())
     if oversized:
         yield f"{oversized:,} pairs exceed train.batch_tokens; each forms its own batch."
+
+
+def describe_place(ranks: Ranks) -> str:
+    """Where it runs: 2 CPU threads, 4 × cuda."""
+    if ranks.device.type != "cpu":
+        return f"{ranks.count} × {ranks.device.type}"
+    threads = torch.get_num_threads()
+    words = f"{threads} CPU thread{'s' if threads > 1 else ''}"
+    return words if ranks.count == 1 else f"{ranks.count} × {words}"
+
+
+def describe_step(record: dict[str, Any], left: float | None) -> str:
+    """A log line of training; ppl is e^nll."""
+    words = f"step {record['step']}  epoch {record['epoch']}  {describe_loss(record)}  lr {record['lr']:.2e}"
+    words += f"  {record['tokens_per_second']:,} tok/s"
+    return words if left is None else f"{words}  {describe_duration(left)} left"
+
+
+def describe_validation(record: dict[str, Any]) -> str:
+    """A log line of validation."""
+    words = f"step {record['step']}  valid {describe_loss(record)}"
+    if "normalised_nll" in record:  # mass below 1: only the renormalised one compares with other systems
+        words += f" (normalised {record['normalised_perplexity']:.2f})"
+    if "bleu" in record:
+        words += f"  bleu {record['bleu']:.2f}"
+    return f"{words}  best" if record["best"] else words
+
+
+def describe_loss(record: dict[str, Any]) -> str:
+    """Smoothed loss, −log p per token, and its perplexity e^nll."""
+    nll = record["nll"]
+    return f"loss {record['loss']:.4f}  nll {nll:.4f}  ppl {perplexity(nll):.2f}"
+
+
+def perplexity(nll: float) -> float:
+    """e^nll, infinite rather than an error."""
+    return math.exp(nll) if nll < 700 else math.inf

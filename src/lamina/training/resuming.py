@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,25 @@ from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.schema import TrainSettings
 from lamina.store.loading import find_model_folder
 from lamina.store.model_folder import LoadedModel, assign_weights, load_model_folder
+from lamina.store.run import Run
 from lamina.training.distributed import Ranks
 from lamina.training.statistics import Window
+
+
+def find_checkpoint(run: Run, say: Callable[[str], None]) -> int | None:
+    """The newest checkpoint that is whole, if there is any; a run without one begins its records anew."""
+    run.checkpoints.clear_partial()
+    for step, damage in run.checkpoints.latest():
+        if damage is None:
+            return step
+        say(f"{damage}; trying the checkpoint before it.")
+    if run.checkpoints.steps() or (run.folder / "model").exists():
+        raise DataError(
+            f"{run.folder}: has been trained, but has no usable checkpoint to resume from. Restore "
+            f"{run.checkpoints.folder}, or choose another --out to start from the beginning."
+        )
+    run.metrics.write_bytes(b"")
+    return None
 
 
 def check_same_update(state: dict[str, Any], train: TrainSettings, batches: Batches, ranks: Ranks, run: Path) -> None:

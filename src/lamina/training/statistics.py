@@ -13,7 +13,10 @@ from dataclasses import astuple, dataclass
 import torch
 from torch import Tensor
 
+from lamina.base.progress import describe_duration
 from lamina.model.states import Loss
+
+WARM_UP, ANNOUNCED = 2, 10  # updates: that are not timed, and after which the time left is announced
 
 
 @dataclass
@@ -82,6 +85,26 @@ class Speed:
         paused = time.perf_counter()
         yield
         self.started += time.perf_counter() - paused
+
+
+class Pace:
+    """How long the rest will take, judged by all that was done since the first updates of this process."""
+
+    def __init__(self) -> None:
+        self.steps, self.started = 0, time.perf_counter()
+
+    def step(self, left: int) -> str | None:
+        """Count an update, of which the first ones take longer and are not timed; once, say how long the rest takes."""
+        self.steps += 1
+        if self.steps == WARM_UP:
+            self.started = time.perf_counter()
+        seconds = self.seconds_left(left) if self.steps == ANNOUNCED and left else None
+        return None if seconds is None else f"About {describe_duration(seconds)} for the {left:,} steps left."
+
+    def seconds_left(self, steps: int) -> float | None:
+        """For so many more steps, at the mean pace so far, validation and saving included; None if it is too early."""
+        timed = self.steps - WARM_UP
+        return steps * (time.perf_counter() - self.started) / timed if timed > 0 else None
 
 
 class FailedUpdates:

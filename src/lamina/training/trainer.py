@@ -16,7 +16,7 @@ from lamina.base.devices import Precision, choose_precision
 from lamina.base.malloc import trim_heap
 from lamina.corpus.batches import Position, Update
 from lamina.corpus.prepared import PreparedData
-from lamina.errors import DataError, DivergenceError, StoppedError
+from lamina.errors import DivergenceError, StoppedError
 from lamina.model.encoders.stack import recompute_layers
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.schema import Every, Recipe
@@ -27,12 +27,19 @@ from lamina.training.ema import MovingAverage
 from lamina.training.growing import prepare_growth
 from lamina.training.loading import TensorUpdate, load_update, make_batches, prefetch
 from lamina.training.objective import Objective, encoder_gradient_norms, first_bad_gradient
-from lamina.training.reporters import Reporter, describe_training
-from lamina.training.resuming import check_same_update, restore_random, resumed_precision, resumed_window, start_from
+from lamina.training.reporters import Reporter, describe_step, describe_training, describe_validation, perplexity
+from lamina.training.resuming import (
+    check_same_update,
+    find_checkpoint,
+    restore_random,
+    resumed_precision,
+    resumed_window,
+    start_from,
+)
 from lamina.training.schedule import learning_rate
 from lamina.training.signals import EXIT_CODES, catch_signals
-from lamina.training.statistics import FailedUpdates, Speed, Tally, Window
-from lamina.training.validation import perplexity, validation_bleu, validation_loss
+from lamina.training.statistics import FailedUpdates, Pace, Speed, Tally, Window
+from lamina.training.validation import validation_bleu, validation_loss
 
 STOP_EVERY = 10  # steps after which several ranks ask each other whether one was told to stop
 FP16_PATIENCE = 20  # failed updates in a row: a loss scale finds its value in fewer
@@ -73,7 +80,7 @@ class Trainer:
         self.batches, self.valid = make_batches(recipe, data, ranks)
         torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently
         self.step, self.position, self.tally = 0, Position(), Tally(ranks.device)
-        self.failed, self.speed = FailedUpdates(ranks.device), Speed()
+        self.failed, self.speed, self.pace = FailedUpdates(ranks.device), Speed(), Pace()
         self.gradient_norms: list[tuple[int, Tensor]] = []  # taken, but not read yet: steps, and norms on the device
         self.saved_step = -1
         self.ranking: list[tuple[float, int]] = []  # the best validations so far: value and step, best first
@@ -86,7 +93,7 @@ class Trainer:
             self.reporter.say(line)
         self.resume()
         self.model.train()
-        self.speed = Speed()
+        self.speed, self.pace = Speed(), Pace()
         with catch_signals(self.signals):
             for update, position in self._updates():
                 if self.step >= self.train.max_steps or self._should_stop_early():
@@ -97,6 +104,9 @@ class Trainer:
                 self.position = position
                 loss, speed = self.tally.glance(), self.speed.per_second()
                 self.reporter.progress(self.step, self.train.max_steps, loss, speed)
+                announcement = self.pace.step(self.train.max_steps - self.step)
+                if announcement:
+                    self.reporter.say(announcement)
                 if self.step % self.train.log_every == 0:
                     self._log()
                 ended = self.step == self.train.max_steps
@@ -106,7 +116,8 @@ class Trainer:
                 if self._due(self.train.save_every, new_epoch) or ended or self.step in self.best_steps:
                     with self.speed.pause(self.tally):
                         self.save()
-                self._stop_if_requested()
+                if self._is_asked_to_stop():
+                    break
         self.finish()
 
     def _updates(self) -> Iterator[tuple[TensorUpdate, Position]]:
@@ -120,24 +131,10 @@ class Trainer:
 
     def resume(self) -> None:
         """Continue from the newest checkpoint that is whole: the first rank looks for it, the others follow."""
-        step = self.ranks.gather(self._find_checkpoint() if self.ranks.first else None)[0]
+        step = self.ranks.gather(find_checkpoint(self.run, self.reporter.say) if self.ranks.first else None)[0]
         if step is not None:
             self._restore(step)
             self.reporter.say(f"Resumed from step {step}.")
-
-    def _find_checkpoint(self) -> int | None:
-        self.run.checkpoints.clear_partial()
-        for step, damage in self.run.checkpoints.latest():
-            if damage is None:
-                return step
-            self.reporter.say(f"{damage}; trying the checkpoint before it.")
-        if self.run.checkpoints.steps() or (self.run.folder / "model").exists():
-            raise DataError(
-                f"{self.run.folder}: has been trained, but has no usable checkpoint to resume from. Restore "
-                f"{self.run.checkpoints.folder}, or choose another --out to start from the beginning."
-            )
-        self.run.metrics.write_bytes(b"")
-        return None
 
     def save(self) -> None:
         """Write everything that the next step depends on."""
@@ -171,6 +168,7 @@ class Trainer:
         if best:
             self.run.checkpoints.set_pointer("best", self.step)
         self.run.checkpoints.prune(self.train.keep_last, set(self.best_steps))
+        self.reporter.saved(self.step, self.run.checkpoints.path(self.step), best)
 
     def finish(self) -> None:
         """Save if the last step is not, and write `model/` from the best checkpoint, else the last."""
@@ -278,43 +276,45 @@ class Trainer:
         speed = self.speed.per_second()
         total = Window.sum(self.ranks.gather(own))
         self.tally, self.speed = Tally(self.ranks.device), Speed()
-        loss, nll = total.mean_loss(), total.mean_nll()
-        rate = learning_rate(self.train, self.step)
-        epoch = self.position.epoch
-        record = {"kind": "train", "step": self.step, "epoch": epoch, "loss": loss, "nll": nll, "lr": rate}
-        self.reporter.record({**record, "tokens_per_second": round(speed)})
-        progress = f"step {self.step}  epoch {epoch + 1}  loss {loss:.4f}  nll {nll:.4f}  ppl {perplexity(nll):.2f}"
-        self.reporter.say(f"{progress}  lr {rate:.2e}  {speed:,.0f} tok/s")
+        record = {
+            "kind": "train",
+            "step": self.step,
+            "epoch": self.position.epoch + 1,
+            "loss": total.mean_loss(),
+            "nll": total.mean_nll(),
+            "lr": learning_rate(self.train, self.step),
+            "tokens_per_second": round(speed),
+        }
+        self.reporter.record(record)
+        self.reporter.say(describe_step(record, self.pace.seconds_left(self.train.max_steps - self.step)))
 
     def _validate(self) -> None:
         self._record_gradients()
         self.model.eval()
+        show = self.reporter.validating
         with self._averaged():
             total, normalised = validation_loss(
-                self.model, self.valid, self.train.label_smoothing, self.objective.precision, self.ranks
+                self.model, self.valid, self.train.label_smoothing, self.objective.precision, self.ranks, show
             )
         loss, nll = total.mean_loss(), total.mean_nll()
         if not math.isfinite(loss):
             raise self._divergence("the validation loss is not finite")
-        found = perplexity(nll)
-        record: dict[str, Any] = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll, "perplexity": found}
-        shown = f"nll {nll:.4f}  ppl {found:.2f}"
-        if normalised is not None:  # mass below 1: only the renormalised one compares with other systems
+        record: dict[str, Any] = {"kind": "valid", "step": self.step, "loss": loss, "nll": nll}
+        record["perplexity"] = perplexity(nll)
+        if normalised is not None:
             record |= {"normalised_nll": normalised, "normalised_perplexity": perplexity(normalised)}
-            shown += f" (normalised {record['normalised_perplexity']:.2f})"
         if self.train.bleu_sentences:
             with self._averaged():
                 record["bleu"] = validation_bleu(
-                    self.model, self.data, self.recipe.decode, self.train.bleu_sentences, self.ranks
+                    self.model, self.data, self.recipe.decode, self.train.bleu_sentences, self.ranks, show
                 )
-            shown += f"  bleu {record['bleu']:.2f}"
         value = -record["bleu"] if self.train.best_by == "bleu" else loss
         self.ranking = sorted([*self.ranking, (value, self.step)])[: self.train.keep_best]
-        self.stale_validations = 0 if self.best_steps[0] == self.step else self.stale_validations + 1
+        record["best"] = self.best_steps[0] == self.step
+        self.stale_validations = 0 if record["best"] else self.stale_validations + 1
         self.model.train()
         self.reporter.record(record)
-        best = "" if self.stale_validations else "  best"
-        self.reporter.say(f"step {self.step}  valid loss {loss:.4f}  {shown}{best}")
+        self.reporter.say(describe_validation(record))
 
     def _due(self, every: Every, new_epoch: bool) -> bool:
         return new_epoch if every == "epoch" else self.step % every == 0
@@ -331,15 +331,19 @@ class Trainer:
         """Within the context the model is the one that would be used: the moving average, if there is one."""
         return nullcontext() if self.ema is None else self.ema.in_place()
 
-    def _stop_if_requested(self) -> None:
-        """After this step if a signal came; several ranks must agree, and ask each other every ten steps only."""
+    def _is_asked_to_stop(self) -> bool:
+        """Whether a callback ends the training here. A signal saves and raises.
+
+        Several ranks must agree, and ask each other every ten steps only.
+        """
         if self.ranks.count > 1 and self.step % STOP_EVERY:
-            return
-        asked = [number for own in self.ranks.gather(self.signals) for number in own]
-        if not asked:
-            return
-        if self.saved_step != self.step:
-            self.save()
-        raise StoppedError(
-            f"Stopped at step {self.step} and saved; rerun the same command to resume.", EXIT_CODES[asked[0]]
-        )
+            return False
+        asked = self.ranks.gather((self.signals, self.reporter.stopped))
+        signals = [number for own, _ in asked for number in own]
+        if signals:
+            if self.saved_step != self.step:
+                self.save()
+            raise StoppedError(
+                f"Stopped at step {self.step} and saved; rerun the same command to resume.", EXIT_CODES[signals[0]]
+            )
+        return any(stopped for _, stopped in asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 
 import torch
 
@@ -12,13 +12,17 @@ from lamina.corpus.prepared import PreparedData
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.scoring.sacre import corpus_bleu
+from lamina.search.hypothesis import Hypothesis
 from lamina.training.distributed import Ranks
 from lamina.training.loading import as_tensors, prefetch
 from lamina.training.statistics import Tally, Window
 
+BLEU_CHUNK = 200  # sentences between two signs of progress
+Show = Callable[[int, int], None]  # how much is done, and how much there is
+
 
 def validation_loss(
-    model: Seq2Seq, valid: Batches, smoothing: float, precision: Precision, ranks: Ranks
+    model: Seq2Seq, valid: Batches, smoothing: float, precision: Precision, ranks: Ranks, show: Show
 ) -> tuple[Window, float | None]:
     """Sums over all ranks, and the mean −log p of the renormalised distribution where the head's own is not one."""
     tally, device = Tally(ranks.device), ranks.device
@@ -27,7 +31,8 @@ def validation_loss(
     numbers = range(ranks.rank, len(updates), ranks.count)
     own = (batch for number in numbers for batch in valid.load(updates[number]).batches)
     with torch.no_grad(), autocast(device, precision if device.type == "cuda" else "fp32"):
-        for batch in prefetch(own, lambda batch: as_tensors(batch, device), device):
+        for done, batch in enumerate(prefetch(own, lambda batch: as_tensors(batch, device), device)):
+            show(min(done, len(numbers)), len(numbers))
             tensors, _ = batch.to(device)
             tally.add(model(*tensors, smoothing), batch.tokens, batch.tokens)
             if not model.head.normalised:
@@ -39,7 +44,9 @@ def validation_loss(
     return total, sum(nll for _, nll in gathered) / max(1, total.tokens)
 
 
-def validation_bleu(model: Seq2Seq, data: PreparedData, decode: SearchSettings, sentences: int, ranks: Ranks) -> float:
+def validation_bleu(
+    model: Seq2Seq, data: PreparedData, decode: SearchSettings, sentences: int, ranks: Ranks, show: Show
+) -> float:
     """sacreBLEU of the first validation pairs, decoded as the recipe says; each rank translates its share."""
     from lamina.translation import Translator  # with compiled loops, which most trainings do without
 
@@ -47,13 +54,11 @@ def validation_bleu(model: Seq2Seq, data: PreparedData, decode: SearchSettings, 
     numbers = range(ranks.rank, min(sentences, len(split)), ranks.count)
     pairs = [split[number] for number in numbers]
     translator = Translator([model], data.text, decode)
-    found = translator.translate_ids([source.tolist() for source, _ in pairs])
+    found: list[Hypothesis] = []
+    for start in range(0, len(pairs), BLEU_CHUNK):
+        show(start, len(pairs))
+        found += translator.translate_ids([source.tolist() for source, _ in pairs[start : start + BLEU_CHUNK]])
     to_text = data.text.target.decode
     texts = [(to_text(best.tokens), to_text(target.tolist())) for best, (_, target) in zip(found, pairs, strict=True)]
     every = [text for share in ranks.gather(texts) for text in share]
     return corpus_bleu([text for text, _ in every], [reference for _, reference in every], data.text.target.language)
-
-
-def perplexity(nll: float) -> float:
-    """e^nll, infinite rather than an error."""
-    return math.exp(nll) if nll < 700 else math.inf

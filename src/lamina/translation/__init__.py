@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lamina.translation.loading import load
-    from lamina.translation.translator import Translation, Translator
+    from lamina.translation.result import Translation
+    from lamina.translation.translator import Translator
 
 __all__ = ["Translation", "Translator", "load"]
 

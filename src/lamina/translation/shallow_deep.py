@@ -9,7 +9,8 @@ from lamina.errors import DataError
 from lamina.recipe.decode import SearchSettings
 from lamina.search.hypothesis import Hypothesis
 from lamina.translation.loading import other_vocabulary
-from lamina.translation.translator import WINDOW, Translation, Translator, is_blank
+from lamina.translation.result import Translation
+from lamina.translation.translator import WINDOW, Translator, is_blank
 
 
 class ShallowDeep:

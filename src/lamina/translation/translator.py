@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
 from lamina.errors import DataError, UsageError
+from lamina.figures.tables import html_facts
 from lamina.recipe.decode import SearchSettings
+from lamina.recipe.options import SearchOptions
 from lamina.search.hypothesis import Hypothesis
 from lamina.search.shortlist import Shortlist
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import PAD, UNK
 from lamina.translation.backends import Backend, SourceBatch, choose_backend
+from lamina.translation.result import Translation
 
 if TYPE_CHECKING:
     import torch
@@ -28,21 +31,14 @@ LONGEST = 1024  # source tokens; the rest of a longer line is not read
 WINDOW = 2000  # lines that are sorted by length together
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One line's translation. `score` is log_prob / (length incl. eos)^lenpen; tokens end with eos."""
-
-    text: str
-    score: float = 0.0
-    log_prob: float = 0.0
-    tokens: list[str] = field(default_factory=list)
-    nbest: list[Translation] = field(default_factory=list)  # this translation first; filled if nbest > 1
-    attention: Tensor | None = None  # (target tokens, source tokens), on request
-    cut: int = 0  # source tokens that were not read because the line is too long
-
-
 class Translator:
-    """One model, or an ensemble of models with the same vocabulary."""
+    """One model, or an ensemble of models with the same vocabulary.
+
+    Example:
+        >>> translator = lamina.load("runs/first")
+        >>> translator
+        Translator(en → de, stack × top × surface, 21,296 parameters, cpu)
+    """
 
     def __init__(
         self,
@@ -79,11 +75,46 @@ class Translator:
 
         return self._models[0].head.weight_VD.device if self._models else torch.device("cpu")
 
-    @overload
-    def translate(self, lines: str, nbest: int = 1, **options: Any) -> Translation: ...
+    def facts(self) -> list[tuple[str, str]]:
+        """What it translates with: names and values."""
+        text = self.text
+        known = [("languages", f"{text.source.language} → {text.target.language}")]
+        if self._models or self._load_models is not None:
+            config, count = self.models[0].config, len(self.models)
+            parts = f"{config.encoder.type} × {config.bridge.type} × {config.head.type}"
+            parameters = sum(weight.numel() for model in self.models for weight in model.parameters())
+            known.append(("model", parts if count == 1 else f"{count} models, the first {parts}"))
+            known.append(("parameters", f"{parameters:,} parameters"))
+        return [*known, ("device", str(self.device))]
+
+    def __repr__(self) -> str:
+        return f"Translator({', '.join(value for _, value in self.facts())})"
+
+    def _repr_html_(self) -> str:
+        search = ", ".join(f"{name} {value}" for name, value in self.settings.model_dump().items())
+        return html_facts("Translator", [*self.facts(), ("search", search)])
 
     @overload
-    def translate(self, lines: Iterable[str], nbest: int = 1, **options: Any) -> list[Translation]: ...
+    def translate(  # type: ignore[overload-overlap]
+        self,
+        lines: str,
+        nbest: int = 1,
+        prefixes: str | Sequence[str] | None = None,
+        sampling: SamplingSettings | None = None,
+        attention: bool = False,
+        **search: Unpack[SearchOptions],
+    ) -> Translation: ...
+
+    @overload
+    def translate(
+        self,
+        lines: Iterable[str],
+        nbest: int = 1,
+        prefixes: str | Sequence[str] | None = None,
+        sampling: SamplingSettings | None = None,
+        attention: bool = False,
+        **search: Unpack[SearchOptions],
+    ) -> list[Translation]: ...
 
     def translate(
         self,
@@ -92,11 +123,19 @@ class Translator:
         prefixes: str | Sequence[str] | None = None,
         sampling: SamplingSettings | None = None,
         attention: bool = False,
-        **search: Any,
+        **search: Unpack[SearchOptions],
     ) -> Translation | list[Translation]:
         """Translate one text, or many in order; a blank one's translation is blank.
 
         `search` takes the fields of `SearchSettings`, such as `beam` and `lenpen`; those left out are the run's own.
+        With `attention`, each translation knows what every token attended to (`plot_attention`).
+
+        Example:
+            >>> translator = lamina.load("runs/first")
+            >>> translator.translate("A dog runs.", beam=2)
+            Translation('...', score=-...)
+            >>> len(translator.translate(["A dog runs.", "Two cats sleep."]))
+            2
         """
         settings = self.settings.with_options(**search)
         one = isinstance(lines, str)
@@ -132,7 +171,8 @@ class Translator:
                     continue
                 best = self._translation(hypotheses, nbest)
                 weights = self._attention(source, hypotheses[0].tokens) if attention else None
-                yield replace(best, cut=cut, attention=weights)
+                symbols = [self.text.source.vocabulary.symbols[token] for token in source]
+                yield replace(best, cut=cut, attention=weights, source_tokens=symbols)
 
     def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
         """Ids of lines, each ending with eos, and how many tokens of each line were truncated."""
@@ -142,7 +182,7 @@ class Translator:
         return sources, [len(all_of_it) - len(source) for all_of_it, source in zip(whole, sources, strict=True)]
 
     def translate_tokens(
-        self, sources: Sequence[Sequence[str]], batch_sentences: int = BATCH_SENTENCES, **search: Any
+        self, sources: Sequence[Sequence[str]], batch_sentences: int = BATCH_SENTENCES, **search: Unpack[SearchOptions]
     ) -> list[Translation]:
         """Sources that are already cut into subwords, each ending with eos."""
         vocabulary = self.text.source.vocabulary

@@ -1,0 +1,151 @@
+"""`lamina.analyze`: the papers' figures from any run, each as a `Finding`.
+
+A finding has `pictures`, `head` and `rows` of a table, and `data`; a notebook displays it, and `write(folder)` writes a
+page with everything. A run is a path, a `Run` or, where several are compared, a list of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lamina.analysis.finding import Finding
+    from lamina.base.files import StrPath
+    from lamina.scoring.evaluation import TestSet
+
+    Runs = StrPath | Sequence[StrPath]
+
+__all__ = ["attention", "degradation", "difficulty", "embeddings", "gradients", "layers", "masking", "report"]
+
+
+def gradients(runs: Runs) -> Finding:
+    """Gradient norm of every encoder layer over training (Wei et al. 2020, Figure 5).
+
+    Example:
+        >>> finding = lamina.analyze.gradients("runs/first")
+        >>> finding.head
+        ('run', 'layer', 'first', 'median', 'last')
+    """
+    from lamina.analysis.gradients import analyze_gradients
+
+    return analyze_gradients(_paths(runs))
+
+
+def attention(run: StrPath, source: str, target: str | None = None, *, checkpoint: str = "best") -> Finding:
+    """Attention maps: every layer, the top layer's heads, both streams of MSC, the surface reader.
+
+    Without a `target` the maps are of the model's own translation.
+
+    Example:
+        >>> finding = lamina.analyze.attention("runs/first", "A dog runs.", target="Ein Hund rennt.")
+        >>> [picture.name for picture in finding.pictures]
+        ['layer2', 'layer2-head1', 'layer2-head2', 'layer1', 'surface']
+    """
+    from lamina.analysis.attention import analyze_attention
+
+    return analyze_attention(_paths(run)[0], source, target, checkpoint)
+
+
+def layers(run: StrPath, test: TestSet | None = None, *, sentences: int = 200, checkpoint: str = "best") -> Finding:
+    """Learned layer weights and gates (Liu et al. 2021, Figure 1); gates are averaged over the test set.
+
+    Example:
+        >>> finding = lamina.analyze.layers("runs/second")
+        >>> finding.rows[0][:3]
+        ('mixing', '1', 'embedding')
+    """
+    from lamina.analysis.layers import analyze_layers
+
+    pairs = [] if test is None else list(zip(*_read(test), strict=True))[:sentences]
+    return analyze_layers(_paths(run)[0], pairs, checkpoint)
+
+
+def masking(run: StrPath, test: TestSet, *, checkpoint: str = "best") -> Finding:
+    """Each encoder layer masked in turn: what that does to the score and the length (Liu et al. 2021, Figure 2).
+
+    Example:
+        >>> finding = lamina.analyze.masking("runs/second", ("test.en", "test.de"))
+        >>> [row[0] for row in finding.rows]
+        ['none', 'embedding', '1', '2']
+    """
+    from lamina.analysis.masking import analyze_masking
+
+    return analyze_masking(_paths(run)[0], *_read(test), checkpoint)
+
+
+def embeddings(runs: Runs, pairs: TestSet, *, dictionary: bool = False) -> Finding:
+    """Cosine of aligned source and target embeddings, and the spectrum of the matrix.
+
+    With `dictionary`, each pair is a word and its translation; otherwise sentences are aligned by attention.
+
+    Example:
+        >>> finding = lamina.analyze.embeddings(["runs/first", "runs/second"], ("valid.en", "valid.de"))
+        >>> [row[0] for row in finding.rows]
+        ['first', 'second']
+    """
+    from lamina.analysis.embeddings import analyze_embeddings
+
+    return analyze_embeddings(_paths(runs), list(zip(*_read(pairs), strict=True)), dictionary=dictionary)
+
+
+def difficulty(runs: Runs, test: TestSet, *, checkpoints: int = 5) -> Finding:
+    """BLEU from simple to challenging sentences (Wei et al. 2020, Eq. 14-15, Figure 3).
+
+    The last `checkpoints` of the first run define how difficult a sentence is.
+
+    Example:
+        >>> finding = lamina.analyze.difficulty("runs/first", ("test.en", "test.de"), checkpoints=2)
+        >>> [row[1] for row in finding.rows]
+        ['simple', 'ordinary', 'difficult', 'challenging']
+    """
+    from lamina.analysis.difficulty import analyze_difficulty
+
+    return analyze_difficulty(_paths(runs), checkpoints, *_read(test))[0]
+
+
+def degradation(runs: Runs, data: StrPath, *, sentences: int = 500, seed: int = 1) -> Finding:
+    """BLEU and loss on training and validation pairs against depth (Wei et al. 2020, Figure 2).
+
+    Example:
+        >>> finding = lamina.analyze.degradation(["runs/first", "runs/second"], "data", sentences=5)
+        >>> [row[3] for row in finding.rows]
+        ['train', 'valid', 'train', 'valid']
+    """
+    from lamina.analysis.degradation import analyze_degradation
+
+    return analyze_degradation(_paths(runs), _paths(data)[0], sentences, seed)
+
+
+def report(runs: Runs, test: TestSet | None = None, *, out: StrPath | None = None) -> Path:
+    """Write one page with everything that applies: curves, scores, figures, examples, recipes; returns its path.
+
+    It is written to `out`, or to `report.html` in the first run.
+
+    Example:
+        >>> lamina.analyze.report("runs/first", ("test.en", "test.de"), out="report.html")
+        PosixPath('report.html')
+    """
+    from pathlib import Path
+
+    from lamina.analysis.report import write_report
+
+    paths = _paths(runs)
+    path = paths[0] / "report.html" if out is None else Path(out)
+    write_report(path, paths, None if test is None else _read(test))
+    return path
+
+
+def _paths(runs: Runs) -> list[Path]:
+    from pathlib import Path
+
+    return [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(run) for run in runs]
+
+
+def _read(test: TestSet) -> tuple[list[str], list[str]]:
+    from lamina.corpus.sources import read_pairs
+
+    return read_pairs(test, "test")

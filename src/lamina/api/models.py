@@ -1,0 +1,113 @@
+"""`lamina.build`, `load`, `save` and `load_fairseq`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from lamina.base.files import StrPath
+    from lamina.corpus.prepared import PreparedData
+    from lamina.model.seq2seq import Seq2Seq
+    from lamina.recipe.options import SearchOptions
+    from lamina.text.pipeline import TextPipeline
+    from lamina.text.vocabulary import Vocabularies
+    from lamina.translation import Translator
+
+
+def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
+    """Build a model with fresh weights: a published system, your own choice of sockets, or a mixture.
+
+    `model` takes the keys of a recipe's `model`, each overriding what `size` and `system` say. The result is a
+    `torch.nn.Module`; `vocab_size` is one number for both sides, or `(source, target)`.
+
+    Example:
+        >>> model = lamina.build("msc", size="tiny", vocab_size=1000, encoder={"layers": 8}, head={"type": "surface"})
+        >>> source, prefix = torch.tensor([[17, 23, 42, 2]]), torch.tensor([[0, 99, 7]])
+        >>> model.log_probs(source, prefix).shape
+        torch.Size([1, 3, 1000])
+    """
+    from lamina.systems.build import build as build_model
+
+    return build_model(system, vocab_size=vocab_size, size=size, **model)
+
+
+def load(
+    run: StrPath,
+    *others: StrPath,
+    checkpoint: str | int = "best",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int | None = None,
+    int8: bool = False,
+    shortlist: StrPath | None = None,
+) -> Translator:
+    """Load a run, a checkpoint or a model folder for translation; several are an ensemble.
+
+    `checkpoint` of a run is `"best"` by validation, `"last"` or a step. `hf:OWNER/NAME` loads a model from the Hugging
+    Face hub.
+
+    Example:
+        >>> translator = lamina.load("runs/first")
+        >>> translation = translator.translate("A dog runs.")
+        >>> translation.text
+        '...'
+    """
+    from lamina.translation import load as load_translator
+
+    return load_translator(
+        run, *others, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist
+    )
+
+
+def save(
+    model: Seq2Seq,
+    text: PreparedData | TextPipeline | Vocabularies | StrPath,
+    out: StrPath,
+    *,
+    decode: SearchOptions | None = None,
+    description: str = "Written by lamina.save.",
+) -> str:
+    """Save a model that you trained in your own loop as a model folder, which `lamina.load` and every command open.
+
+    `text` is what turns text into the model's ids: prepared data, or the folder of data, a run or a model; or two
+    vocabularies, if text is already split into their entries. `decode` sets how the model searches by default. Returns
+    the folder.
+
+    Example:
+        >>> data = lamina.PreparedData("data")
+        >>> model = lamina.build("transformer", size="tiny", vocab_size=len(data.text.source.vocabulary))
+        >>> folder = lamina.save(model, data, "mine", decode={"beam": 2})
+        >>> lamina.load(folder).settings.beam
+        2
+    """
+    import os
+    from pathlib import Path
+
+    from lamina.recipe.decode import SearchSettings
+    from lamina.store.model_files import ModelFiles
+    from lamina.store.model_folder import write_model_folder
+    from lamina.text.pipeline import as_pipeline
+
+    pipeline = as_pipeline(text.text if hasattr(text, "text") else text)
+    settings = SearchSettings().with_options(**(decode or {}))
+    ModelFiles(Path(out), {}, pipeline, settings).check_vocabularies(model.config.source_vocab, model.config.target_vocab)
+    write_model_folder(Path(out), model, pipeline, description, settings)
+    return os.fspath(out)
+
+
+def load_fairseq(
+    checkpoint: StrPath, source_dictionary: StrPath, target_dictionary: StrPath
+) -> tuple[Seq2Seq, Vocabularies]:
+    """Load a checkpoint of fairseq 0.9 or of the SurfaceFusion release, without executing what it pickles.
+
+    Nothing is written to disk; `lamina.save(model, vocabularies, out)` makes a model folder of it.
+
+    Example:
+        >>> model, vocabularies = lamina.load_fairseq("checkpoint_best.pt", "dict.en.txt", "dict.ro.txt")
+        >>> model.config.target_vocab == len(vocabularies.target)
+        True
+    """
+    from pathlib import Path
+
+    from lamina.interop.fairseq import load_checkpoint
+
+    return load_checkpoint(Path(checkpoint), Path(source_dictionary), Path(target_dictionary))

@@ -1,0 +1,119 @@
+"""`lamina.evaluate` and `lamina.compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from lamina.base.files import StrPath
+    from lamina.base.progress import Progress
+    from lamina.recipe.options import SearchOptions
+    from lamina.scoring.compare import Comparison
+    from lamina.scoring.evaluation import Scores, TestSet
+    from lamina.translation import Translator
+
+
+def evaluate(
+    run: StrPath | Translator | None,
+    test: TestSet,
+    *,
+    metrics: str | Sequence[str] = ("bleu", "chrf"),
+    references: Sequence[StrPath] = (),
+    baseline: str | None = None,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+    checkpoint: str | int = "best",
+    int8: bool = False,
+    shortlist: StrPath | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int | None = None,
+    progress: bool | Progress | None = None,
+    **search: Unpack[SearchOptions],
+) -> Scores:
+    """Translate a test set and score it, like `lamina eval`.
+
+    `run` is a run, a model folder or what `lamina.load` returned; None with `baseline="copy"` or `"lead-3"` scores a
+    trivial system. `test` is two files `(source, target)`, a `.tsv` or `.jsonl` file, or any iterable of pairs.
+    `search` takes `beam`, `lenpen` and the other search options; those left out are the run's own.
+
+    Example:
+        >>> scores = lamina.evaluate("runs/first", ("test.en", "test.de"), beam=2)
+        >>> scores["bleu"].score
+        0.0...
+        >>> len(scores.translations)
+        8
+        >>> lamina.evaluate(None, [("A dog.", "A dog.")], baseline="copy", metrics="chrf")["chrf"].score
+        100.0
+    """
+    from lamina.base.progress import show_progress
+    from lamina.errors import UsageError
+    from lamina.scoring.baselines import run_baseline
+    from lamina.scoring.evaluation import Loading, open_test_set, run_on_test, score_output
+    from lamina.scoring.metrics import names_to_compare
+
+    if (run is None) == (baseline is None):
+        raise UsageError("Give either RUN or --baseline copy|lead-K.")
+    names = names_to_compare([metrics] if isinstance(metrics, str) else metrics)
+    sources, gold = open_test_set(test, references, lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
+    if run is None:
+        return score_output(run_baseline(str(baseline), sources), names, gold)
+    loading = Loading(checkpoint, device, threads, int8, shortlist)
+    with show_progress(progress) as shown:
+        lines, gold = run_on_test(run, loading, sources, gold, dict(search), shown)
+    return score_output(lines, names, gold)
+
+
+def compare(
+    runs: Sequence[StrPath | Translator],
+    test: TestSet,
+    *,
+    baselines: Sequence[str] = (),
+    metrics: str | Sequence[str] = ("bleu", "chrf"),
+    references: Sequence[StrPath] = (),
+    lowercase: bool = False,
+    tokenize: str | None = None,
+    significance: Literal["bootstrap", "randomisation", "both"] = "bootstrap",
+    samples: int | None = None,
+    seed: int = 1,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int | None = None,
+    progress: bool | Progress | None = None,
+    **search: Unpack[SearchOptions],
+) -> Comparison:
+    """Compare runs on a test set, like `lamina compare`: scores with 95 % intervals, differences and p-values.
+
+    The first system is the baseline: the first of `baselines` (`"copy"`, `"lead-3"`) if there are any, else the first
+    run. The other arguments are those of `lamina.evaluate`.
+
+    Example:
+        >>> comparison = lamina.compare(["runs/first", "runs/second"], ("test.en", "test.de"), metrics="chrf")
+        >>> [(row.system, row.p_bootstrap) for row in comparison]
+        [('runs/first', None), ('runs/second', ...)]
+        >>> print(comparison)
+        metric  system       score         difference  p (bootstrap)
+        chrf    runs/first   ...
+    """
+    from lamina.base.progress import show_progress
+    from lamina.errors import UsageError
+    from lamina.scoring.baselines import run_baseline
+    from lamina.scoring.compare import Comparison, compare_outputs
+    from lamina.scoring.evaluation import Loading, name_runs, open_test_set, run_on_test
+    from lamina.scoring.metrics import names_to_compare
+
+    systems = [*baselines, *name_runs(runs)]
+    if len(systems) < 2:
+        given = f"Only {systems[0]} was given" if systems else "No run was given"
+        raise UsageError(f"{given}. Give the baseline first, then the systems to compare with it.")
+    names = names_to_compare([metrics] if isinstance(metrics, str) else metrics)
+    sources, gold = open_test_set(test, references, lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
+    outputs = [run_baseline(name, sources) for name in baselines]
+    loading = Loading(device=device, threads=threads)
+    with show_progress(progress) as shown:
+        for run in runs:
+            lines, gold = run_on_test(run, loading, sources, gold, dict(search), shown)
+            outputs.append(lines)
+    rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
+    return Comparison(rows, significance, dict(zip(systems, outputs, strict=True)))

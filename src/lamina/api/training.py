@@ -1,0 +1,62 @@
+"""`lamina.train`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from lamina.base.files import StrPath
+    from lamina.recipe.options import SearchOptions, TrainOptions
+    from lamina.store.run import Run
+    from lamina.training.callbacks import Callback
+
+
+def train(
+    recipe: StrPath | Mapping[str, Any],
+    data: StrPath,
+    out: StrPath | None = None,
+    *,
+    name: str | None = None,
+    model: Mapping[str, Any] | None = None,
+    decode: SearchOptions | None = None,
+    callbacks: Sequence[Callback] = (),
+    init_from: StrPath | None = None,
+    grow_from: StrPath | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int | None = None,
+    tensorboard: bool = False,
+    progress: bool | None = None,
+    **train: Unpack[TrainOptions],
+) -> Run:
+    """Train a model, like `lamina train`; the same call again resumes.
+
+    `recipe` is the name of a system (`"surface-fusion"`: its settings are chosen by the size of the corpus), the name
+    of a shipped recipe, a recipe file, or a mapping with the same keys. `data` is what `lamina.prepare` returned, or
+    its folder; `out` is the run folder (`runs/NAME` if left out).
+
+    `train` takes the keys of a recipe's `train`, such as `max_steps` and `lr`; `model` and `decode` are mappings with
+    the keys of those parts. Each overrides what the recipe says. `progress` is shown in terminals and notebooks unless
+    it is False.
+
+    Example:
+        >>> run = lamina.train("transformer", "data", "runs/new", max_steps=4, warmup=2, model={"d_model": 16})
+        >>> run
+        Run('runs/new', transformer, 4 of 4 steps, best step 4)
+        >>> run.recipe.train.max_steps
+        4
+        >>> lamina.load(run).translate("A dog runs.", max_length=(0, 3))
+        Translation('...', score=-...)
+    """
+    from lamina.base.progress import is_shown
+    from lamina.training.reporters import LineReporter
+    from lamina.training.start import Start, train_run
+
+    parts: dict[str, Mapping[str, Any]] = {"model": model or {}, "decode": decode or {}, "train": train}
+    overrides = [(f"{part}.{key}", value) for part, own in parts.items() for key, value in own.items()]
+    overrides += [] if name is None else [("name", name)]
+    start = Start(init_from, grow_from, device, threads, tensorboard)
+    display = LineReporter() if is_shown(progress) else None
+    return train_run(recipe, data, out, overrides, start, display, callbacks)

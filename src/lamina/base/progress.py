@@ -1,0 +1,87 @@
+"""Progress in one line that is redrawn in place, for terminals and notebooks; the command line has its own bars."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+Progress = Callable[[str, int, int | None], None]  # stage, how much is done, how much there is if known
+REDRAW = 0.1  # seconds
+BAR = 20  # characters
+
+
+def no_progress(stage: str, done: int, total: int | None) -> None:
+    """Ignore progress."""
+
+
+class StatusLine:
+    """A line that is redrawn in place, at most ten times a second."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.width, self.drawn = 0, 0.0
+
+    def show(self, text: str) -> None:
+        """Draw the text over what was there."""
+        now = time.monotonic()
+        if now - self.drawn >= REDRAW:
+            self.stream.write(f"\r{text.ljust(self.width)}")
+            self.stream.flush()
+            self.width, self.drawn = len(text), now
+
+    def clear(self) -> None:
+        """Leave nothing behind."""
+        if self.width:
+            self.stream.write(f"\r{' ' * self.width}\r")
+            self.stream.flush()
+            self.width, self.drawn = 0, 0.0
+
+
+def is_shown(progress: bool | None) -> bool:
+    """Whether to show progress; None is yes where someone looks on: in a terminal or a notebook."""
+    return (sys.stderr.isatty() or "ipykernel" in sys.modules) if progress is None else progress
+
+
+@contextmanager
+def show_progress(progress: bool | Progress | None = None) -> Iterator[Progress]:
+    """A function that reports progress: the given one, or one that draws a line that ends with the context."""
+    if callable(progress):
+        yield progress
+        return
+    if not is_shown(progress):
+        yield no_progress
+        return
+    line, started = StatusLine(), dict[str, float]()
+
+    def draw(stage: str, done: int, total: int | None) -> None:
+        begun = started.setdefault(stage, time.monotonic())
+        seconds = time.monotonic() - begun
+        left = f"  {describe_duration(seconds * (total - done) / done)} left" if total and done else ""
+        line.show(f"{stage}  {draw_bar(done, total)}{left}")
+
+    try:
+        yield draw
+    finally:
+        line.clear()
+
+
+def draw_bar(done: int, total: int | None) -> str:
+    """▓▓▓▓░░░░ 40/100; without a total only the count."""
+    if not total:
+        return f"{done:,}" if done else "…"
+    full = min(BAR, BAR * done // total)
+    return f"{'▓' * full}{'░' * (BAR - full)} {done:,}/{total:,}"
+
+
+def describe_duration(seconds: float) -> str:
+    """5 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    minutes = round(seconds / 60)
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    hours = round(seconds / 3600)
+    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

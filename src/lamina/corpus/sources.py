@@ -1,0 +1,82 @@
+"""What a user gives as training, validation or test data: files, or pairs from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from lamina.base.files import StrPath
+from lamina.corpus.m2 import M2File
+from lamina.corpus.plan import PairSource
+from lamina.corpus.reading import OneFile, TwoFiles, read_test
+from lamina.corpus.records import Fields, are_two_paths, is_path, read_records, write_records
+from lamina.errors import DataError
+
+Pairs = PairSource | tuple[StrPath, StrPath] | StrPath | Iterable[Any]  # of one split
+
+
+@dataclass
+class SourceFinder:
+    """Finds the pairs of each split; those from Python are written to files in a scratch folder."""
+
+    scratch: Path
+    fields: Fields | None = None  # the two fields of .jsonl files and records
+    line_break: str = " "  # what a line break inside a field becomes
+    annotator: str | None = None  # of .m2 files
+    languages: Fields | None = None  # named by the training records, once they have been read
+
+    def find(self, split: str, given: Pairs) -> PairSource:
+        """Two files, one file (.tsv, .jsonl, .m2), or pairs."""
+        if isinstance(given, TwoFiles | OneFile | M2File):
+            return given
+        if are_two_paths(given):
+            source, target = map(Path, given)
+            return TwoFiles(source, target)
+        if is_path(given):
+            path = Path(given)
+            return M2File(path, self.annotator) if path.suffix == ".m2" else self._one_file(path, self.fields)
+        path = self.scratch / f"{split}.jsonl.zst"
+        named = write_records(given, path, split, self.fields)  # type: ignore[arg-type]
+        if split == "train":
+            self.languages = named
+        return self._one_file(path)
+
+    def _one_file(self, path: Path, fields: Fields | None = None) -> OneFile:
+        return OneFile(path, fields, self.line_break)
+
+
+def read_pairs(given: Pairs, name: str) -> tuple[list[str], list[str]]:
+    """Both sides of a small set of pairs, which must not be empty."""
+    if are_two_paths(given):
+        source, target = map(Path, given)
+        return read_test(source, target)
+    if is_path(given):
+        given = OneFile(Path(given))
+    if isinstance(given, TwoFiles | OneFile | M2File):
+        pairs = list(given.pairs())
+        if not pairs:
+            raise DataError(f"{given.paths[0]}: has no pairs.")
+    else:
+        pairs = list(read_records(given, name))  # type: ignore[arg-type]
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+@contextmanager
+def scratch_beside(out: Path, needed: bool) -> Iterator[Path]:
+    """A folder for as long as the context lasts, on the disk that will hold the data."""
+    if not needed:
+        yield out
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
+        yield Path(folder)
+
+
+def is_from_python(given: Pairs | None) -> bool:
+    """Whether these are pairs rather than files."""
+    files = isinstance(given, TwoFiles | OneFile | M2File) or are_two_paths(given) or is_path(given)
+    return given is not None and not files

@@ -1,0 +1,81 @@
+"""A recipe from a system's name alone: settings by the size of the corpus, sensible for a CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lamina.recipe.schema import Recipe
+from lamina.systems.published import SYSTEMS
+
+
+@dataclass(frozen=True)
+class Tier:
+    """Settings for corpora of up to so many training pairs."""
+
+    pairs: float
+    size: str
+    dropout: float
+    batch_tokens: int
+    accumulate: int
+    lr: float
+    passes: int  # over the training pairs
+
+
+# More text carries a larger model and needs less dropout and fewer passes; small corpora get small batches, so that an
+# epoch has enough updates.
+TIERS = (
+    Tier(10_000, "tiny", 0.3, 1024, 1, 2e-3, 40),
+    Tier(50_000, "tiny", 0.3, 2048, 1, 2e-3, 40),
+    Tier(200_000, "tiny", 0.1, 4096, 1, 2e-3, 30),
+    Tier(1_000_000, "small", 0.1, 4096, 2, 1e-3, 20),
+    Tier(float("inf"), "base", 0.1, 4096, 4, 7e-4, 10),
+)
+FEWEST_STEPS, MOST_STEPS = 1_000, 100_000
+VALIDATIONS = 20  # in all
+
+
+def system_name(given: str | os.PathLike[str]) -> str | None:
+    """The system that is meant, unless there is a file of that name."""
+    name = os.fspath(given)
+    return name if name in SYSTEMS and not Path(name).is_file() else None
+
+
+def automatic_recipe(system: str, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a recipe for prepared data with this `meta.json`."""
+    train = meta["splits"]["train"]
+    tier = next(each for each in TIERS if train["pairs"] <= each.pairs)
+    wanted = tier.passes * train["tokens"]["target"] / (tier.batch_tokens * tier.accumulate)
+    steps = int(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
+    steps = round(steps, -2)
+    every = steps // VALIDATIONS
+    return {
+        "name": system,
+        "system": system,
+        "model": {"size": tier.size, "dropout": tier.dropout},
+        "train": {
+            "max_steps": steps,
+            "batch_tokens": tier.batch_tokens,
+            "accumulate": tier.accumulate,
+            "lr": tier.lr,
+            "warmup": min(4000, steps // 8),
+            "save_every": every,
+            "validate_every": every,
+            "keep_last": 5,
+            "patience": 5,
+        },
+    }
+
+
+def describe_choice(recipe: Recipe, size: str, pairs: int, run: Path) -> str:
+    """What was chosen and where to change it."""
+    train, dropout = recipe.train, recipe.model.dropout
+    batch = f"{train.batch_tokens:,}" + (f" × {train.accumulate}" if train.accumulate > 1 else "")
+    return (
+        f"Settings for {pairs:,} training pairs: size {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
+        f"{batch} tokens, lr {train.lr:g} after {train.warmup:,} steps of warm-up, validation every "
+        f"{train.validate_every}. To change them, use --set or a copy of {run / 'recipe.yaml'}."
+    )

@@ -1,0 +1,143 @@
+"""Runs and trivial systems on a test set: what they write, and how it scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, overload
+
+from lamina.base.files import StrPath
+from lamina.base.progress import Progress
+from lamina.base.reading import read_lines
+from lamina.corpus.records import are_two_paths, is_path
+from lamina.corpus.sources import read_pairs
+from lamina.figures.tables import html_table
+from lamina.recipe.decode import SearchSettings
+from lamina.scoring.files import read_test_set
+from lamina.scoring.metrics import build_metrics
+from lamina.scoring.protocol import Gold, Score, score
+from lamina.scoring.significance import score_interval
+from lamina.translation import Translator, load
+
+TestSet = tuple[StrPath, StrPath] | StrPath | Iterable[Any]  # two files, one file, or pairs
+
+
+@dataclass(frozen=True, repr=False)
+class Scores(Sequence[Score]):
+    """The scores of one output, by number or by the metric's name, and the output itself."""
+
+    scores: Sequence[Score]
+    translations: list[str] = field(default_factory=list)
+
+    @overload
+    def __getitem__(self, index: int | str) -> Score: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Score]: ...
+
+    def __getitem__(self, index: int | str | slice) -> Score | Sequence[Score]:
+        if isinstance(index, str):
+            by_name = {each.name: each for each in self.scores}
+            return by_name[index]
+        return self.scores[index]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self.scores))
+
+    def _repr_html_(self) -> str:
+        rows = [(each.name, each.value, each.signature) for each in self.scores]
+        return html_table(("metric", "score", "signature"), rows)
+
+
+def open_test_set(
+    test: TestSet,
+    references: Sequence[StrPath] = (),
+    *,
+    lowercase: bool = False,
+    m2: bool = False,
+    tokenize: str | None = None,
+) -> tuple[list[str], Gold]:
+    """What to translate, and what to measure it against; `references` are further reference files."""
+    more = [Path(each) for each in references]
+    if m2 and is_path(test):
+        test = (test, test)
+    if are_two_paths(test):
+        source, target = map(Path, test)
+        return read_test_set((source, target), more, lowercase=lowercase, m2=m2, tokenize=tokenize)
+    sources, targets = read_pairs(test, "test")
+    gold = [targets, *(list(read_lines(path)) for path in more)]
+    return sources, Gold(gold, sources, lowercase, ["test", *map(str, more)], None, tokenize)
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How to open a run."""
+
+    checkpoint: str | int = "best"
+    device: str = "auto"
+    threads: int | None = None
+    int8: bool = False
+    shortlist: StrPath | None = None
+
+    def open(self, run: StrPath | Translator) -> Translator:
+        """A run's translator; one that is open already stays as it is."""
+        if isinstance(run, Translator):
+            return run
+        return load(
+            run,
+            checkpoint=self.checkpoint,
+            device=self.device,
+            threads=self.threads,
+            int8=self.int8,
+            shortlist=self.shortlist,
+        )
+
+
+def translate_all(
+    translator: Translator, name: str, lines: Sequence[str], settings: SearchSettings, progress: Progress
+) -> list[str]:
+    """The translations of a test set."""
+    results: list[str] = []
+    progress(f"translating with {name}", 0, len(lines))
+    for result in translator.stream(lines, settings):
+        results.append(result.text)
+        progress(f"translating with {name}", len(results), len(lines))
+    return results
+
+
+def run_on_test(
+    run: StrPath | Translator,
+    loading: Loading,
+    sources: Sequence[str],
+    gold: Gold,
+    search: dict[str, Any],
+    progress: Progress,
+) -> tuple[list[str], Gold]:
+    """What a run writes, and the gold in its target language."""
+    translator = loading.open(run)
+    settings = translator.settings.with_options(**search)
+    lines = translate_all(translator, name_of(run), sources, settings, progress)
+    return lines, replace(gold, language=translator.text.target.language)
+
+
+def name_runs(runs: Sequence[StrPath | Translator]) -> list[str]:
+    """Different names for different systems: paths, or numbers for translators."""
+    return [
+        f"{name_of(run)} {number}" if isinstance(run, Translator) else name_of(run)
+        for number, run in enumerate(runs, start=1)
+    ]
+
+
+def name_of(run: StrPath | Translator) -> str:
+    """For tables and messages."""
+    return "model" if isinstance(run, Translator) else str(Path(run))
+
+
+def score_output(lines: list[str], names: Sequence[str], gold: Gold) -> Scores:
+    """The scores of one output with their intervals."""
+    metrics = build_metrics(names, gold)
+    return Scores([replace(score(each, lines), interval=score_interval(each, lines)) for each in metrics], lines)

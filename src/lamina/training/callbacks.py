@@ -1,0 +1,100 @@
+"""Functions of the user's that are called while a run trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lamina.training.reporters import NullReporter
+
+
+class StopTraining(Exception):
+    """Raise it in a callback to end the training: the run saves and writes its model as at its last step."""
+
+
+@dataclass(frozen=True)
+class StepEvent:
+    """After an update."""
+
+    step: int
+    max_steps: int
+    loss: float  # per target token, smoothed, since the last log line
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class ValidationEvent:
+    """After a validation."""
+
+    step: int
+    loss: float  # per target token, smoothed
+    nll: float  # without smoothing
+    perplexity: float  # e^nll
+    bleu: float | None  # with `bleu_sentences`
+    best: bool  # the best so far
+
+
+@dataclass(frozen=True)
+class SaveEvent:
+    """After a checkpoint was written."""
+
+    step: int
+    folder: Path  # a model folder, for `lamina.load`
+    best: bool  # of the best validation so far
+
+
+class Callback:
+    """Derive from it and override what you need.
+
+    Example:
+        >>> class Losses(lamina.Callback):
+        ...     def __init__(self):
+        ...         self.seen = []
+        ...     def on_validation(self, event):
+        ...         self.seen.append(event.loss)
+        ...         if event.loss < 0.5:
+        ...             raise lamina.StopTraining
+        >>> losses = Losses()
+        >>> run = lamina.train("recipe.yaml", "data", "runs/watched", callbacks=[losses], max_steps=4, warmup=2)
+        >>> len(losses.seen)
+        1
+    """
+
+    def on_step(self, event: StepEvent) -> None:
+        """After every update."""
+
+    def on_validation(self, event: ValidationEvent) -> None:
+        """After every validation."""
+
+    def on_save(self, event: SaveEvent) -> None:
+        """After every checkpoint."""
+
+
+class CallbackReporter(NullReporter):
+    """Passes on to callbacks what the trainer reports."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = callbacks
+
+    def progress(self, step: int, total: int, loss: float, speed: float) -> None:
+        event = StepEvent(step, total, loss, speed)
+        self._call(lambda each: each.on_step(event))
+
+    def record(self, record: dict[str, Any]) -> None:
+        if record["kind"] == "valid":
+            names = ("step", "loss", "nll", "perplexity", "bleu", "best")
+            event = ValidationEvent(*(record.get(name) for name in names))  # type: ignore[arg-type]
+            self._call(lambda each: each.on_validation(event))
+
+    def saved(self, step: int, folder: Path, best: bool) -> None:
+        event = SaveEvent(step, folder, best)
+        self._call(lambda each: each.on_save(event))
+
+    def _call(self, function: Callable[[Callback], None]) -> None:
+        for each in self.callbacks:
+            try:
+                function(each)
+            except StopTraining:
+                self.stopped = True

@@ -1,0 +1,55 @@
+"""What a translator gives for a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING
+
+from lamina.errors import UsageError
+from lamina.figures.figure import Figure
+from lamina.figures.maps import Labels, heat_map
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, repr=False)
+class Translation:
+    """One line's translation. `score` is log_prob / (length incl. eos)^lenpen; tokens end with eos.
+
+    Example:
+        >>> translation = lamina.load("runs/first").translate("A dog runs.", attention=True)
+        >>> translation.source_tokens[-1]
+        '</s>'
+        >>> translation.plot_attention()
+        Figure('Attention', ... characters of SVG)
+    """
+
+    text: str
+    score: float = 0.0
+    log_prob: float = 0.0
+    tokens: list[str] = field(default_factory=list)
+    nbest: list[Translation] = field(default_factory=list)  # this translation first; filled if nbest > 1
+    attention: Tensor | None = None  # (target tokens, source tokens), on request
+    cut: int = 0  # source tokens that were not read because the line is too long
+    source_tokens: list[str] = field(default_factory=list)  # what was translated, ending with eos
+
+    def plot_attention(self) -> Figure:
+        """What each target token attended to: the last layer's attention, averaged over heads."""
+        if self.attention is None:
+            raise UsageError("This translation has no attention; call translate(…, attention=True).")
+        labels = Labels(self.tokens, self.source_tokens, "target", "source", "attention")
+        return Figure(heat_map(self.attention.tolist(), labels), "Attention")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        more = f", nbest={len(self.nbest)}" if self.nbest else ""
+        return f"Translation({self.text!r}, score={self.score:.4f}{more})"
+
+    def _repr_html_(self) -> str:
+        each = "".join(f"<li>{escape(one.text)} <small>{one.score:.3f}</small></li>" for one in self.nbest)
+        shown = f"<ol>{each}</ol>" if each else f"<p>{escape(self.text)} <small>{self.score:.3f}</small></p>"
+        return shown if self.attention is None else shown + self.plot_attention().svg
