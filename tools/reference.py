@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer.main
 
+import lamina
 from lamina.cli import app
 from lamina.model.config import SOCKETS, ModelConfig
 from lamina.model.decoder import DecoderSettings
@@ -21,13 +22,20 @@ from lamina.recipe.json_schema import properties, recipe_schema
 from lamina.recipe.schema import TrainSettings
 
 API = {  # by module
-    "lamina": ["load", "build", "load_fairseq"],
+    "lamina": ["prepare", "train", "load", "evaluate", "compare", "build", "save", "load_fairseq"],
+    "lamina.analyze": list(lamina.analyze.__all__),
     "lamina.translation": ["Translator", "Translation"],
+    "lamina.store.run": ["Run"],
+    "lamina.training.callbacks": ["Callback", "StepEvent", "ValidationEvent", "SaveEvent", "StopTraining"],
+    "lamina.scoring.evaluation": ["Scores"],
+    "lamina.analysis.finding": ["Finding"],
+    "lamina.recipe.options": ["TrainOptions", "SearchOptions"],
     "lamina.recipe.decode": ["SearchSettings"],
     "lamina.search.sampling": ["SamplingSettings"],
     "lamina.model.seq2seq": ["Seq2Seq"],
-    "lamina.scoring.compare": ["compare_outputs", "Row"],
-    "lamina.scoring.protocol": ["Gold"],
+    "lamina.scoring.compare": ["Comparison", "Row", "compare_outputs"],
+    "lamina.scoring.protocol": ["Score", "Gold"],
+    "lamina.figures.figure": ["Figure"],
     "lamina.corpus.prepared": ["PreparedData"],
     "lamina.demo.grammar": ["demo_pairs", "write_demo"],
 }
@@ -144,7 +152,7 @@ def python() -> Iterator[str]:
         if not inspect.isclass(thing):
             yield f"\n## {name}\n\n{signature(thing)}"
             continue
-        yield f"\n## {name}\n\n{inspect.getdoc(thing)}\n"
+        yield f"\n## {name}\n\n{documentation(thing)}\n"
         for field in getattr(thing, "__dataclass_fields__", {}).values():
             yield f"- `{field.name}: {field.type}` {comments(thing).get(field.name, '')}"
         for member in vars(thing).values():
@@ -159,8 +167,14 @@ def is_public(member: Any) -> bool:
     )
 
 
+def documentation(thing: Any) -> str:
+    """A docstring as Markdown, its example as code."""
+    text, found, example = (inspect.getdoc(thing) or "").partition("Example:\n")
+    return f"{text}```python\n{textwrap.dedent(example).rstrip()}\n```" if found else text
+
+
 def signature(function: Any) -> str:
     """A function as one calls it, and what it says of itself."""
     call = re.sub(r"(: |-> )'([^']*)'", r"\1\2", f"{function.__name__}{inspect.signature(function)}")
     lines = textwrap.fill(call, 100, subsequent_indent=" " * 4)
-    return f"```python\n{lines}\n```\n\n{inspect.getdoc(function)}"
+    return f"```python\n{lines}\n```\n\n{documentation(function)}"

@@ -84,7 +84,7 @@ def test_import_fairseq(tmp_path: Path) -> None:
     result = import_fixture(tmp_path / "en-ro")
     assert result.returncode == 0, result.stderr
     assert "stack × top × surface" in result.stdout
-    assert result.stderr == f"Next: lamina translate {tmp_path / 'en-ro'} --input FILE\n"
+    assert result.stderr == f"Next: lamina translate {tmp_path / 'en-ro'}\n"
     assert load_model_folder(tmp_path / "en-ro").model.config.head.gate == 0.8
     again = import_fixture(tmp_path / "en-ro")
     assert again.returncode == 2

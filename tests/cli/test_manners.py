@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,10 @@ import typer
 
 from lamina.cli import app
 from lamina.cli.next_step import say_next
-from support import run_lamina
+from lamina.cli.status import show_loading
+from support import Finished, run_lamina
 
-TRAIN = "Example: lamina train recipe.yaml --data data --out runs/first"
+TRAIN = "Example: lamina train surface-fusion --data data --out runs/first"
 PREPARE = "Example: lamina prepare --train train.en train.de --valid dev.en dev.de --out data"
 
 
@@ -161,31 +165,66 @@ def test_completion_is_offered_on_top_only() -> None:
     assert all("completion" not in show_help(verb) for verb in ("train", "bench"))
 
 
-def test_after_prepare(data: Path) -> None:
-    files = [data / f"{split}.{language}" for split in ("train", "valid") for language in ("en", "de")]
-    same = ["--train", *files[:2], "--valid", *files[2:], "--vocab-size", "500", "--out", data / "data"]
-    step = f"Next: lamina train recipe.yaml --data {data / 'data'} --out runs/first\n"
-    assert run_lamina("prepare", *same).stderr == step
-    assert run_lamina("prepare", *same, "--quiet") == (0, "", "")
+def next_command(result: Finished) -> list[str]:
+    """The words after `lamina` in the last line, if that says what to do next."""
+    *_, last = result.stderr.splitlines()
+    assert last.startswith("Next: lamina ")
+    return shlex.split(last)[2:]
 
 
-def test_after_training_and_averaging(data: Path, straight: Path, tmp_path: Path) -> None:
+def test_what_is_next_works_when_pasted(data: Path, straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "my run"
     shutil.copytree(straight, run)
+    files = [data / f"{split}.{language}" for split in ("train", "valid") for language in ("en", "de")]
+    prepare = ["prepare", "--train", *files[:2], "--valid", *files[2:], "--vocab-size", "500", "--out", data / "data"]
+    train = next_command(run_lamina(*prepare))
+    assert train == ["train", "surface-fusion", "--data", str(data / "data"), "--out", "runs/first"]
+    plan = run_lamina(*train[:-1], str(tmp_path / "first"), "--dry-run", "--threads", "1")
+    assert (plan.returncode, (tmp_path / "first").exists()) == (0, False)
     command = ["train", data / "recipe.yaml", "--data", data / "data", "--out", run]
-    assert run_lamina(*command).stderr.endswith(f"\nNext: lamina translate '{run}' --input FILE\n")
+    translate = next_command(run_lamina(*command))
+    assert translate == ["translate", str(run)]
     assert run_lamina(*command, "--quiet").stderr == ""
-    averaged = run_lamina("average", run, "--last", "2")
-    assert averaged.stderr == f"Next: lamina eval '{run / 'averaged'}' --test SRC TGT\n"
+    averaged = next_command(run_lamina("average", run, "--last", "2"))
+    for words in (translate, averaged, next_command(run_lamina("recipes"))):
+        result = run_lamina(*words, stdin="A dog runs.\n")
+        assert (result.returncode, len(result.stdout.splitlines()) >= 1) == (0, True), result.stderr
 
 
-def test_after_translating_to_a_file(straight: Path, tmp_path: Path) -> None:
+def test_after_translating_nothing_is_said(straight: Path, tmp_path: Path) -> None:
     out, short = tmp_path / "out.de", ["--beam", "1", "--max-length", "0", "3"]
-    result = run_lamina("translate", straight, *short, "--output", out, stdin="A dog runs.\n")
-    assert result == (0, "", f"Next: lamina score --hyp {out} --ref FILE\n")
-    silent = [["--quiet", "--output", out, "--force"], ["--format", "jsonl", "--output", out, "--force"], []]
-    for options in silent:
+    for options in (["--output", out], ["--quiet", "--output", out, "--force"], []):
         assert run_lamina("translate", straight, *short, *options, stdin="A dog runs.\n").stderr == ""
+
+
+def test_switches_have_no_value_in_the_help() -> None:
+    assert "<bool>" not in show_help("train") + show_help("analyze gradients") + show_help("")
+
+
+def test_resume_is_answered() -> None:
+    result = run_lamina("train", "x", "--resume")
+    assert (result.returncode, "to resume, rerun the same command." in result.stderr) == (2, True)
+
+
+def test_a_sign_of_life_until_there_is_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, out = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stdout", out)
+    with show_loading("lamina train: loading …"):
+        deadline = time.monotonic() + 20
+        while "loading" not in terminal.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        print("done")
+        shown = terminal.getvalue()
+        time.sleep(0.6)
+    assert "lamina train: loading …" in shown
+    assert shown.endswith("\r\x1b[K")
+    assert (terminal.getvalue(), out.getvalue()) == (shown, "done\n")  # nothing comes after the output
+    assert (sys.stderr, sys.stdout) == (terminal, out)
 
 
 def test_one_rank_speaks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,13 +16,14 @@ from support import Finished, run_lamina
 
 NAME = "multi30k-en-de-msc"
 HINT = "Did you mean `multi30k-en-de-msc`? `lamina recipes` lists them."
+SYSTEMS_HINT = "Did you mean `multi30k-en-de-msc`? `lamina systems` and `lamina recipes` list them."
 VOCABULARY = 500  # entries of the demo data
 CPU = [name for name in shipped_names() if shipped_recipe(name).head["Runs on"] == "CPU"]
 
 
 def test_list() -> None:
     result = run_lamina("recipes", "list")
-    assert (result.returncode, result.stderr) == (0, "Next: lamina recipes show NAME\n")
+    assert (result.returncode, result.stderr) == (0, "Next: lamina recipes show multi30k-en-de-surface-fusion\n")
     head, *rows = result.stdout.splitlines()
     assert head.split() == ["recipe", "system", "task", "size", "runs", "on"]
     assert [row.split()[0] for row in rows] == shipped_names()
@@ -40,6 +41,7 @@ def test_show() -> None:
 
 def test_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "multi30k-en-de").mkdir(parents=True)
     result = run_lamina("recipes", "copy", NAME)
     assert (result.returncode, result.stdout) == (0, f"{NAME}.yaml\n")
     assert result.stderr == f"Next: lamina train {NAME}.yaml --data data/multi30k-en-de\n"
@@ -102,7 +104,7 @@ def test_train_by_name(data: Path, tmp_path: Path) -> None:
 
 def test_train_by_a_wrong_name(data: Path, tmp_path: Path) -> None:
     result = train("multi30k-en-de-msk", data, tmp_path / "run")
-    message = f"lamina: multi30k-en-de-msk: neither a file nor a shipped recipe. {HINT}\n"
+    message = f"lamina: multi30k-en-de-msk: neither a file nor the name of a system or shipped recipe. {SYSTEMS_HINT}\n"
     assert result == Finished(2, "", message)
     assert not (tmp_path / "run").exists()
 

@@ -103,7 +103,7 @@ def test_a_recipe_that_is_nowhere(study: Path, tmp_path: Path) -> None:
     study.write_text(study.read_text().replace("fused: {recipe: recipe.yaml}", "fused: {recipe: no-such-recipe}"))
     result = run_lamina("study", study, "--out", tmp_path / "out", "--jobs", "4", "--quiet")
     assert result.returncode == 2
-    assert "no-such-recipe: neither a file nor a shipped recipe." in result.stderr
+    assert "no-such-recipe: neither a file nor the name of a system or shipped recipe." in result.stderr
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

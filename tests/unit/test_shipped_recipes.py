@@ -260,6 +260,6 @@ def test_a_name_that_is_nothing() -> None:
     with pytest.raises(UsageError) as caught:
         find_recipe(Path("nowhere/multi30k-en-de-msk.yaml"))
     assert str(caught.value) == (
-        "nowhere/multi30k-en-de-msk.yaml: neither a file nor a shipped recipe. Did you mean `multi30k-en-de-msc`? "
-        "`lamina recipes` lists them."
+        "nowhere/multi30k-en-de-msk.yaml: neither a file nor the name of a system or shipped recipe. Did you mean "
+        "`multi30k-en-de-msc`? `lamina systems` and `lamina recipes` list them."
     )

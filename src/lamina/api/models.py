@@ -89,7 +89,9 @@ def save(
 
     pipeline = as_pipeline(text.text if hasattr(text, "text") else text)
     settings = SearchSettings().with_options(**(decode or {}))
-    ModelFiles(Path(out), {}, pipeline, settings).check_vocabularies(model.config.source_vocab, model.config.target_vocab)
+    ModelFiles(Path(out), {}, pipeline, settings).check_vocabularies(
+        model.config.source_vocab, model.config.target_vocab
+    )
     write_model_folder(Path(out), model, pipeline, description, settings)
     return os.fspath(out)
 

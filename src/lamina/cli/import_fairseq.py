@@ -38,4 +38,4 @@ def import_fairseq(
     parameters = sum(parameter.numel() for parameter in model.parameters())
     config = model.config
     print(f"{out}: {config.encoder.type} × {config.bridge.type} × {config.head.type}, {parameters:,} parameters")
-    say_next("lamina", "translate", out, "--input", "FILE")
+    say_next("lamina", "translate", out)

@@ -34,4 +34,4 @@ def import_marian(
     parameters = sum(parameter.numel() for parameter in model.parameters())
     config = model.config
     print(f"{out}: {config.encoder.layers}+{config.decoder.layers} layers, {parameters:,} parameters")
-    say_next("lamina", "translate", out, "--input", "FILE")
+    say_next("lamina", "translate", out)

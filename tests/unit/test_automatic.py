@@ -1,0 +1,83 @@
+"""Recipes from a system's name: settings by the size of the corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.base.progress import describe_duration, draw_bar
+from lamina.recipe.automatic import automatic_recipe, describe_choice, system_name
+from lamina.recipe.loader import Source, dump_recipe, load_recipe
+from lamina.systems.published import SYSTEMS
+from lamina.training.statistics import ANNOUNCED, Pace
+
+
+def meta(pairs: int) -> dict[str, Any]:
+    return {"splits": {"train": {"pairs": pairs, "tokens": {"source": 14 * pairs, "target": 15 * pairs}}}}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("pairs", [1, 29_000, 5_000_000])
+def test_every_system_has_a_valid_recipe(system: str, pairs: int) -> None:
+    recipe = load_recipe(Source(system, automatic_recipe(system, meta(pairs))), [], (8000, 8000), True)
+    assert (recipe.name, recipe.system) == (system, system)
+
+
+def test_more_text_means_a_larger_model_and_less_dropout() -> None:
+    made = [automatic_recipe("msc", meta(pairs)) for pairs in (1_000, 29_000, 150_000, 500_000, 5_000_000)]
+    assert [each["model"]["size"] for each in made] == ["tiny", "tiny", "tiny", "small", "base"]
+    assert [each["model"]["dropout"] for each in made] == [0.3, 0.3, 0.1, 0.1, 0.1]
+    steps = [each["train"]["max_steps"] for each in made]
+    assert steps == sorted(steps)
+    assert (steps[0], steps[1]) == (1000, 8500)  # 29,000 pairs are Multi30k, whose published recipe has 8000
+    assert all(each["train"]["warmup"] < each["train"]["max_steps"] for each in made)
+
+
+def test_overrides_apply_and_the_choice_is_described() -> None:
+    source = Source("msc", automatic_recipe("msc", meta(29_000)))
+    recipe = load_recipe(source, ["train.lr=1e-4", ("train.max_steps", 3000)], (8000, 8000), True)
+    assert describe_choice(recipe, "tiny", 29_000, Path("runs/x")) == (
+        "Settings for 29,000 training pairs: size tiny, dropout 0.3, 3,000 steps of 2,048 tokens, lr 0.0001 after "
+        "1,062 steps of warm-up, validation every 425. To change them, use --set or a copy of runs/x/recipe.yaml."
+    )
+
+
+def test_the_resolved_recipe_can_be_copied_for_other_data(tmp_path: Path) -> None:
+    recipe = load_recipe(Source("surface-fusion", automatic_recipe("surface-fusion", meta(100))), [], (500, 500), True)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(dump_recipe(recipe), encoding="utf-8")
+    assert load_recipe(path, [], (500, 500), True) == recipe
+    assert load_recipe(path, [], (900, 900), True).model.target_vocab == 900
+
+
+def test_a_file_comes_before_a_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (system_name("msc"), system_name(Path("recipe.yaml"))) == ("msc", None)
+    Path("msc").write_text("system: dlcl\n")
+    assert system_name("msc") is None
+
+
+def test_the_time_left_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("lamina.training.statistics.time.perf_counter", lambda: now)
+    pace, said = Pace(), []
+    for step in range(1, 30):
+        now += 2.0 if step > 2 else 60.0  # the first updates take long, and do not count
+        said.append(pace.step(1000 - step))
+    assert said[ANNOUNCED - 1] == "About 33 min for the 990 steps left."
+    assert sum(map(bool, said)) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (3600, "60 min"), (12_000, "3 h 20 min"), (200_000, "2 d 8 h")],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert describe_duration(seconds) == words
+
+
+def test_bars() -> None:
+    assert draw_bar(5, 10) == "▓▓▓▓▓▓▓▓▓▓░░░░░░░░░░ 5/10"
+    assert (draw_bar(0, None), draw_bar(1200, None)) == ("…", "1,200")
