@@ -38,6 +38,11 @@ class Running:
         assert response.status_code == 200, response.text
         return response.json()
 
+    def milliseconds(self, response: httpx.Response) -> float:
+        """How long the server was at work on this answer, by its log."""
+        (line,) = [each for each in self.log.read_text().splitlines() if response.headers["x-request-id"] in each]
+        return float(line.split()[-1].removesuffix("ms"))
+
     def worker(self) -> int:
         """The worker's process id."""
         (worker,) = self.workers()

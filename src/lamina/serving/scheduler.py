@@ -192,16 +192,6 @@ class Scheduler:
                     self._fail(sentence, worker_lost())
         self.dispatch()
 
-    def fail_all(self, refusal: Callable[[], Refusal]) -> None:
-        """Nothing that waits will be decoded."""
-        for queue in self.groups.values():
-            for _, _, sentence in queue:
-                if not sentence.future.done():
-                    self.waiting -= 1
-                    self._fail(sentence, refusal())
-        self.groups.clear()
-        self._count()
-
     def _take(self, group: Group, free: int) -> list[QueuedSentence]:
         """What is due first in a group, and others of similar lengths: the share of one free thread."""
         queue = self.groups[group]

@@ -93,7 +93,6 @@ class Supervisor:
         self.options, self.scheduler, self.metrics = options, scheduler, metrics
         self.current: WorkerProcess | None = None
         self.models: list[dict[str, Any]] = []
-        self.failure: LoadingError | None = None  # of the first start
         self.stopping = False
         self._listeners: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
