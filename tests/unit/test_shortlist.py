@@ -68,6 +68,20 @@ def test_torch_and_the_engine_agree(system: str) -> None:
     check_backends(small(system))
 
 
+@pytest.mark.parametrize("share", ["decoder", "none"])
+def test_embeddings_that_are_not_shared(share: str) -> None:
+    """Rows of the softmax come from its packed matrix where there is no table of them, and in 8 bits always."""
+    model = small("transformer", share_embeddings=share)
+    check_backends(model)
+    for int8 in (False, True):
+        engine = make_engine([model], int8)
+        assert engine.search(SOURCES, SEARCH, words=everything().select(SOURCES)) == engine.search(SOURCES, SEARCH)
+    words = few().select(SOURCES)
+    exact, rounded = (make_engine([model], int8).search(SOURCES, SEARCH, words=words) for int8 in (False, True))
+    for one, other in zip(exact, rounded, strict=True):
+        assert other[0].log_prob == pytest.approx(one[0].log_prob, abs=0.3)
+
+
 def test_a_head_that_copies_has_no_shortlist() -> None:
     with pytest.raises(UsageError, match="head `pointer` copies any entry of the vocabulary; omit it"):
         choose_backend([small("pointer-generator")], shortlist=few())
