@@ -309,6 +309,7 @@ def test_damaged_compiled_code_is_not_loaded(place: Path, monkeypatch: pytest.Mo
 
 
 def test_the_key_follows_the_sources_and_the_lanes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(cpu.LANES_VARIABLE, raising=False)
     first = compilation.key()
     assert compilation.key() == first
     monkeypatch.setenv(cpu.LANES_VARIABLE, "4")
