@@ -25,6 +25,11 @@ def test_the_loss_adds_less_than_400_mb() -> None:
     assert added["pointer"] <= 1.3 * added["softmax"]
 
 
+def test_a_long_document_is_summarised_in_bounded_memory() -> None:
+    added = run("document_memory.py", "--length", "640")["added_peak_mb"]
+    assert max(added.values()) < 200, added
+
+
 def test_preparing_and_iterating_a_million_pairs() -> None:
     report = run("prepare_memory.py", "--pairs", "1000000")
     assert report["prepare"]["peak_anonymous_mb"] < 1500
