@@ -243,14 +243,15 @@ def test_a_worker_that_hangs_is_replaced(small: Running) -> None:
 
 @pytest.mark.slow
 def test_sigterm_drains(models: dict[str, Path], tmp_path: Path, lines: list[str]) -> None:
-    with start_server(tmp_path, models["fused"], "--max-texts", "300") as server, ThreadPoolExecutor(1) as pool:
+    limits = ["--max-texts", "300", "--timeout", "300"]  # what is tested is the drain, not the deadline
+    with start_server(tmp_path, models["fused"], *limits) as server, ThreadPoolExecutor(1) as pool:
         worker = server.worker()
-        work = pool.submit(server.post, "/v1/translate", {"texts": lines[:200], **HARD})
+        work = pool.submit(server.post, "/v1/translate", {"texts": lines[:60], **HARD})
         while server.metric("lamina_decoding_sentences") == 0:
             time.sleep(0.01)
         server.process.send_signal(signal.SIGTERM)
         assert work.result().status_code == 200
-        assert server.process.wait(20) == 0
+        assert server.process.wait(60) == 0
         assert not Path(f"/proc/{worker}").exists()
         with pytest.raises(httpx.ConnectError):
             server.get("/health")
