@@ -11,10 +11,10 @@ import pytest
 
 from lamina.analysis.page import definitions, figure, page, section, table
 from lamina.figures.axes import Axis, tick_text
-from lamina.figures.charts import HEIGHT, LEFT, RIGHT, Series, bar_chart, line_chart
-from lamina.figures.colours import SERIES, is_dark, ramp
+from lamina.figures.charts import BOTTOM, HEIGHT, LEFT, RIGHT, Bars, Series, bar_chart, line_chart
+from lamina.figures.colours import ORDERED, RISING, SERIES, SERIES_ON_DARK, is_dark, ramp
 from lamina.figures.maps import Labels, cell_text, heat_map
-from lamina.figures.svg import LETTER, WIDTH
+from lamina.figures.svg import FONT, LETTER, SMALLEST, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,7 +32,7 @@ def test_a_line_goes_through_its_points() -> None:
     (path,) = [each.get("points", "") for each in elements(drawing, "polyline")]
     (x1, y1), (x2, y2) = [tuple(map(float, point.split(","))) for point in path.split()]
     assert (x1, x2) == (LEFT, WIDTH - RIGHT)
-    assert y1 == HEIGHT - 46
+    assert y1 == HEIGHT - BOTTOM
     assert 0 < y2 < y1
     assert {"step", "loss", "a"} <= set(words(drawing))
 
@@ -61,16 +61,60 @@ def test_runs_have_names_however_many_they_are() -> None:
 
 
 def test_bars_rise_from_zero_and_fall_below_it() -> None:
-    drawing = bar_chart(["easy", "hard"], [("plain", [2.0, -1.0])], Axis("BLEU", -1, 2))
+    drawing = bar_chart(["easy", "hard"], [Bars("plain", [2.0, -1.0])], Axis("BLEU", -1, 2))
     up, down = elements(drawing, "rect")
     assert float(up.get("height", "")) == pytest.approx(2 * float(down.get("height", "")), rel=1e-3)
     assert float(up.get("y", "")) + float(up.get("height", "")) == pytest.approx(float(down.get("y", "")), abs=0.02)
     assert {"easy", "hard", "2", "-1"} <= set(words(drawing))
 
 
+def test_intervals_are_drawn_around_the_ends_of_bars() -> None:
+    drawing = bar_chart(["all"], [Bars("plain", [2.0], [(1.5, 3.0)])], Axis("BLEU", 0, 2))
+    (bar,) = elements(drawing, "rect")
+    upright = next(each for each in elements(drawing, "line") if each.get("class") == "interval")
+    assert float(upright.get("y2", "")) < float(bar.get("y", "")) < float(upright.get("y1", ""))
+    assert "95 % interval 1.5 to 3" in (bar.findtext("{*}title") or "")
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (each / 12.92 if each <= 0.03928 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(
+    ("colours", "paper"),
+    [(SERIES, "#ffffff"), (SERIES_ON_DARK, "#16181c"), (ORDERED, "#ffffff"), (ORDERED, "#16181c")],
+)
+def test_lines_are_legible_on_their_paper(colours: tuple[str, ...], paper: str) -> None:
+    for colour in colours:
+        light, dark = sorted((luminance(colour), luminance(paper)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 3, colour
+
+
+@pytest.mark.parametrize("columns", [4, 40])
+def test_labels_are_never_shown_smaller_than_eleven_pixels(columns: int) -> None:
+    labels = Labels(["a"], [f"token{column}" for column in range(columns)], "target", "source", "attention")
+    root = ElementTree.fromstring(heat_map([[0.5] * columns], labels))
+    least = float(re.search(r"min-width:(\d+)px", root.get("style", ""))[1])
+    assert FONT * least / float(root.get("width", "")) == pytest.approx(SMALLEST, abs=0.05)
+    assert "font-size" not in ElementTree.tostring(root, encoding="unicode")
+
+
+def test_colours_start_at_zero_and_both_ends_are_labelled() -> None:
+    labels = Labels(["1", "2"], ["1", "2"], "encoder layer", "decoder layer", "weight")
+    drawing = heat_map([[0.18, 0.22], [0.2, 0.2]], labels, title="fused: weights")
+    assert {"0", "0.22", "fused: weights"} <= set(words(drawing))
+    fills = {each.get("fill") for each in elements(drawing, "rect") if "1, 1" in (each.findtext("{*}title") or "")}
+    assert fills == {ramp(RISING, 0.18 / 0.22)}
+    assert {"0", "1"} <= set(words(heat_map([[0.2]], Labels(["a"], ["b"], "", "", ""), full=1.0)))
+
+
 def test_the_labels_of_72_bars_do_not_overlap() -> None:
     layers = [str(layer) for layer in range(1, 73)]
-    drawing = bar_chart(layers, [(name, [0.5] * 72) for name in ("score", "length", "loss")], Axis("change", 0, 0.8))
+    drawing = bar_chart(
+        layers, [Bars(name, [0.5] * 72) for name in ("score", "length", "loss")], Axis("change", 0, 0.8)
+    )
     bars = [each for each in elements(drawing, "rect") if (each.findtext("{*}title") or "").endswith(": 0.5")]
     assert len(bars) == 3 * 72
     assert min(float(bar.get("width", "")) for bar in bars) > 1
@@ -116,6 +160,10 @@ def test_ticks_are_round(axis: Axis, ticks: list[float]) -> None:
     assert axis.ticks() == pytest.approx(ticks)
 
 
+def test_ticks_can_be_the_data() -> None:
+    assert Axis.at("encoder layers", [24, 4, 24]).ticks() == [4, 24]
+
+
 def test_ends_of_an_axis() -> None:
     assert Axis.over("x", [3, math.inf, 5]) == Axis("x", 3, 5)
     assert Axis.over("x", [3, 5], zero=True) == Axis("x", 0, 5)
@@ -137,10 +185,17 @@ def test_colours_between_anchors() -> None:
     assert not is_dark("#fde725")
 
 
+def test_a_page_with_several_parts_has_contents() -> None:
+    whole = page("T", [section(name) for name in "abcd"])
+    assert '<li><a href="#part3">c</a></li>' in whole
+    assert '<h2 id="part3">c</h2>' in whole
+    assert "<nav" not in page("T", [section("a")])
+
+
 def test_a_page_is_whole_and_asks_nothing_of_others() -> None:
     whole = page("T & <C>", [section("S", figure("<svg></svg>", "what it shows"), table(("a", "b"), [("x<y", "1.5")]))])
     assert whole.startswith("<!doctype html>")
     assert "<title>T &amp; &lt;C&gt;</title>" in whole
     assert '<td>x&lt;y</td><td class="number">1.5</td>' in whole
-    assert not re.search(r"(?:src|href)=\"(?!data:)|@import|url\(", whole)
+    assert not re.search(r"(?:src|href)=\"(?!data:|#)|@import|url\(", whole)
     assert "<dt>a&amp;b</dt><dd><b>c</b></dd>" in definitions([("a&b", "<b>c</b>")])

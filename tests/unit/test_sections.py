@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
-from lamina.analysis.sections import score_section
+from lamina.analysis.sections import comparable, marked, score_section, training_caption, verdict
 from lamina.scoring.compare import Row
 from lamina.scoring.protocol import Interval
+from lamina.store.metrics import Records
 
 
 def test_a_single_system_is_compared_with_nothing() -> None:
     alone = Row("plain", "BLEU", 30.0, Interval(29.0, 31.0), "signature")
     text = score_section([alone])
-    assert "29.0 to 31.0" in text
+    assert "30.00 (29.0–31.0)" in text
     assert "difference" not in text
     other = replace(alone, system="fused", difference=1.0, p_bootstrap=0.01)
     assert "+1.00" in score_section([alone, other])
+
+
+def test_a_verdict_follows_significance() -> None:
+    plain = Row("plain", "bleu", 30.0, Interval(29.0, 31.0), "signature")
+    fused = replace(plain, system="fused", score=30.3, difference=0.3, p_bootstrap=0.752)
+    assert verdict(plain, fused).startswith("No significant difference in BLEU between fused and plain (p = 0.75)")
+    better = replace(fused, score=32.0, difference=2.0, p_bootstrap=0.004)
+    assert verdict(plain, better).startswith("fused is significantly better than plain in BLEU (p = 0.004)")
+    errors = replace(better, metric="ter", higher_is_better=False)
+    assert "significantly worse" in verdict(plain, errors)
+
+
+def test_words_that_are_missing_leave_a_mark() -> None:
+    gap = '<mark class="gap" title="missing: {}">␣</mark>'
+    expected = f"Ich sehe {gap.format('den')} Hund {gap.format('nicht')}"
+    assert marked("Ich sehe Hund", "Ich sehe den Hund nicht") == expected
+    assert marked("eine Katze", "ein Hund") == "<mark>eine Katze</mark>"
+
+
+def test_training_losses_are_compared_only_where_they_can_be() -> None:
+    plain, hard = (
+        Records(Path("plain"), []),
+        Records(Path("hard"), [{"kind": "valid", "step": 1, "normalised_nll": 2.0}]),
+    )
+    assert list(comparable({"plain": plain, "hard": hard})) == ["plain"]
+    assert "Without hard" in training_caption({"plain": plain, "hard": hard})
+    assert list(comparable({"hard": hard})) == ["hard"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lamina.analysis.finding import Cell, Finding, Picture
+from lamina.analysis.finding import Cell, Finding, Picture, label_runs
 from lamina.errors import UsageError
 from lamina.figures.maps import Labels, heat_map
 from lamina.model.heads.surface import SurfaceHead
@@ -44,10 +44,12 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
     rows = [loaded.text.target.vocabulary.symbols[token] for token in written]
     source_1S, prefix_1T = torch.tensor([ids]), torch.tensor([[model.start_id, *written[:-1]]])
     labels = Labels(rows, columns, "target", "source", "attention")
+    label = label_runs([run])[0]
     pictures, cells, data = [], [], []
     for name, caption, weights_TS in maps(model, source_1S, prefix_1T):
         values = weights_TS.tolist()
-        pictures.append(Picture(name, heat_map(values, labels), caption))
+        drawing = heat_map(values, labels, full=1.0, title=f"{label}: {caption[0].lower()}{caption[1:].rstrip('.')}")
+        pictures.append(Picture(name, drawing, caption, detail=bool(pictures) and name != "surface"))
         best: list[tuple[Cell, ...]] = [
             (name, rows[t], columns[int(row.argmax())], float(row.max())) for t, row in enumerate(weights_TS)
         ]
@@ -55,7 +57,7 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
         data.append({"map": name, "weights": values, "alignment": [int(row.argmax()) for row in weights_TS]})
     head = ("map", "target token", "looks most at", "weight")
     content = {"run": str(run), "source": columns, "target": rows, "maps": data}
-    return Finding("attention", "Attention to the source", READING, pictures, head, cells, content)
+    return Finding("attention", f"Attention to the source: {label}", READING, pictures, head, cells, content)
 
 
 def maps(model: Seq2Seq, source_1S: Tensor, prefix_1T: Tensor) -> list[tuple[str, str, Tensor]]:

@@ -11,7 +11,7 @@ from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
 from lamina.figures.axes import Axis
-from lamina.figures.charts import Series, line_chart
+from lamina.figures.charts import Bars, Series, bar_chart, line_chart
 from lamina.scoring.sacre import corpus_bleu
 from lamina.translation import Translator, load
 from lamina.translation.loading import other_vocabulary
@@ -72,12 +72,29 @@ def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
 
 def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, split: str) -> Picture:
     """A line for each family; axes are the same for both splits."""
+    pairs = "training" if split == "train" else "validation"
+    name, caption = f"{label.split()[0].lower()}-{pairs}", f"{label} on {pairs} pairs, by encoder depth."
+    own = [row for row in rows if row[3] == split]
+    if len({row[2] for row in rows}) == 1:  # one depth: nothing to join
+        bars = Bars(label, [float(row[column]) for row in own])
+        axis, title = Axis.over(label, bars.values, zero=True), f"{label} on {pairs} pairs, {own[0][2]} encoder layers"
+        return Picture(name, bar_chart([row[0] for row in own], [bars], axis, "run", title), caption)
     series = [
         Series(kind, sorted((row[2], float(row[column])) for row in rows if (row[1], row[3]) == (kind, split)))
         for kind in sorted({row[1] for row in rows})
     ]
-    x = Axis.over("encoder layers", [row[2] for row in rows])
+    x = Axis.at("encoder layers", [row[2] for row in rows])
     y = Axis.over(label, [float(row[column]) for row in rows])
-    pairs = "training" if split == "train" else "validation"
-    name = f"{label.split()[0].lower()}-{pairs}"
-    return Picture(name, line_chart(series, x, y), f"{label} on {pairs} pairs, by encoder depth.")
+    return Picture(
+        name, line_chart(series, x, y, title=f"{label.split()[0]} on {pairs} pairs{verdict(series)}"), caption
+    )
+
+
+def verdict(series: Sequence[Series]) -> str:
+    """The largest change from the shallowest to the deepest model of a family."""
+    changes = [(each.points[-1][1] - each.points[0][1], each) for each in series if len(each.points) > 1]
+    if not changes:
+        return ""
+    change, largest = max(changes, key=lambda pair: abs(pair[0]))
+    depths = f"from {largest.points[0][0]:.0f} to {largest.points[-1][0]:.0f} layers"
+    return f": {largest.name} changes by {change:+.1f} {depths}"

@@ -10,8 +10,10 @@ from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.base.files import write_file
 from lamina.errors import DataError
 from lamina.figures.axes import Axis
-from lamina.figures.charts import bar_chart
-from lamina.scoring.sacre import corpus_bleu
+from lamina.figures.charts import Bars, bar_chart
+from lamina.scoring.protocol import Gold, score
+from lamina.scoring.sacre import Bleu
+from lamina.scoring.significance import Interval, score_interval
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.loading import load_run
 from lamina.translation import Translator, load
@@ -65,16 +67,19 @@ def analyze_difficulty(
     parts = cut(scores)
     names = label_runs(runs)
     rows = []
+    intervals: dict[str, list[Interval]] = {name: [] for name in names}
     for name, run in zip(names, runs, strict=True):
         translator = load(run)
         outputs = [each.text for each in translator.translate(sources)]
         for part, numbers in zip(PARTS, parts, strict=True):
-            chosen = [outputs[number] for number in numbers], [references[number] for number in numbers]
+            gold = Gold([[references[number] for number in numbers]], language=translator.text.target.language)
+            chosen = [outputs[number] for number in numbers]
             hardness = fmean(scores[number] for number in numbers)
-            rows.append((name, part, len(numbers), hardness, corpus_bleu(*chosen, translator.text.target.language)))
-    series = [(name, [row[4] for row in rows if row[0] == name]) for name in names]
-    values = [row[4] for row in rows]
-    drawing = bar_chart(PARTS, series, Axis.over("BLEU", values, zero=True), "part of the test set")
+            rows.append((name, part, len(numbers), hardness, score(Bleu(gold), chosen).score))
+            intervals[name].append(score_interval(Bleu(gold), chosen))
+    series = [Bars(name, [row[4] for row in rows if row[0] == name], intervals[name]) for name in names]
+    axis = Axis.over("BLEU", [row[4] for row in rows], zero=True)
+    drawing = bar_chart(PARTS, series, axis, "part of the test set", verdict(series))
     data = {
         "checkpoints": steps,
         "difficulty": scores,
@@ -86,12 +91,29 @@ def analyze_difficulty(
         "difficulty",
         "BLEU from simple to challenging sentences",
         READING,
-        [Picture("bleu", drawing, f"Parts by the difficulty for {names[0]} over {len(steps)} checkpoints.")],
+        [
+            Picture(
+                "bleu",
+                drawing,
+                f"Parts by the difficulty for {names[0]} over {len(steps)} checkpoints; lines are 95 % intervals.",
+            )
+        ],
         ("run", "part", "sentences", "mean difficulty", "BLEU"),
         rows,
         data,
     )
     return finding, parts
+
+
+def verdict(series: Sequence[Bars]) -> str:
+    """What the figure shows, of one run or of the last against the first."""
+    first, last = series[0], series[-1]
+    if len(series) == 1:
+        return f"{first.name}: {first.values[0]:.1f} BLEU on simple, {first.values[-1]:.1f} on challenging sentences"
+    gains = [b - a for a, b in zip(first.values, last.values, strict=True)]
+    return (
+        f"{last.name} against {first.name}: {gains[0]:+.1f} BLEU on simple, {gains[-1]:+.1f} on challenging sentences"
+    )
 
 
 def write_parts(folder: Path, parts: Sequence[Sequence[int]], sources: Sequence[str], targets: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.errors import DataError, UsageError
 from lamina.figures.axes import Axis
-from lamina.figures.charts import Series, bar_chart, line_chart
+from lamina.figures.charts import Bars, Series, bar_chart, line_chart
 from lamina.model.seq2seq import Seq2Seq
 from lamina.store.loading import load_run
 from lamina.store.model_folder import LoadedModel
@@ -46,10 +46,17 @@ def analyze_embeddings(
         rows.append((name, len(words), float(close.mean()), float(far.mean()), float(close.mean() - far.mean())))
         spectra.append(Series(name, list(enumerate(spectrum(model.target_embedding.tokens.weight), 1))))
     y = Axis.over("mean cosine", [value for row in rows for value in row[2:4]], zero=True)
-    bars = bar_chart(names, [("aligned", [row[2] for row in rows]), ("random", [row[3] for row in rows])], y, "run")
+    series = [Bars("aligned", [row[2] for row in rows]), Bars("random", [row[3] for row in rows])]
+    gaps = ", ".join(f"{row[4]:.2f} ({row[0]})" for row in rows)
+    bars = bar_chart(names, series, y, "run", f"Aligned words are closer than random ones by {gaps}")
     points = [point for each in spectra for point in each.points]
     x = Axis.over("singular value, by rank", [rank for rank, _ in points])
-    falls = line_chart(spectra, x, Axis.over("share of the largest", [value for _, value in points], log=True))
+    falls = line_chart(
+        spectra,
+        x,
+        Axis.over("share of the largest", [value for _, value in points], log=True),
+        title=f"Singular values of the target embeddings: {', '.join(names)}",
+    )
     keys = ("run", "pairs", "aligned", "random", "difference")
     return Finding(
         "embeddings",

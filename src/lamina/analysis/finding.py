@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lamina.analysis.page import figure, page, paragraph, section, side_by_side, table
+from lamina.analysis.page import figure, folded, page, paragraph, section, side_by_side, table
 from lamina.base.files import StrPath, write_file
 
 Cell = str | int | float
@@ -23,6 +23,7 @@ class Picture:
     name: str
     svg: str
     caption: str
+    detail: bool = False  # folded away on pages
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -81,10 +82,17 @@ class Finding:
         return [f"{self.name}-{picture.name}.svg" for picture in self.pictures]
 
     def parts(self) -> list[str]:
-        """For a page: the pictures, and the table if it is not too long to read."""
-        pictures = side_by_side([figure(picture.svg, picture.caption) for picture in self.pictures])
-        short = self.rows if len(self.rows) <= 80 else []
-        return [pictures, *([table(self.head, self.texts(short))] if short else [])]
+        """For a page: the pictures; folded, details and the table if it is not too long to read."""
+        shown, details = (
+            [figure(picture.svg, picture.caption) for picture in self.pictures if picture.detail is detail]
+            for detail in (False, True)
+        )
+        parts = [side_by_side(shown)]
+        if details:
+            parts.append(folded(f"{len(details)} more figures", side_by_side(details)))
+        if 0 < len(self.rows) <= 80:
+            parts.append(folded(f"Numbers ({len(self.rows)} rows)", table(self.head, self.texts(self.rows))))
+        return parts
 
     def texts(self, rows: Sequence[tuple[Cell, ...]]) -> list[tuple[str, ...]]:
         """Rows as words, numbers with four digits that matter."""

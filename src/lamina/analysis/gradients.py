@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log10
 from pathlib import Path
 from statistics import median
 
@@ -32,12 +33,17 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
         series = [
             Series(f"layer {number}", list(zip(steps, norms, strict=True))) for number, norms in enumerate(by_layer, 1)
         ]
-        pictures.append(
-            Picture(
-                file_name(name), line_chart(series, x, y, "encoder layer"), f"{name}: {len(series)} encoder layers."
-            )
-        )
+        drawing = line_chart(series, x, y, "encoder layer", f"{name}: {verdict([norms[-1] for norms in by_layer])}")
+        caption = f"{name}: {len(series)} encoder layers over {steps[-1]:,} updates."
+        pictures.append(Picture(file_name(name), drawing, caption))
         rows += [(name, number, norms[0], median(norms), norms[-1]) for number, norms in enumerate(by_layer, 1)]
     data = {name: [{"step": step, "norms": norms} for step, norms in each] for name, each in taken.items()}
     head = ("run", "layer", "first", "median", "last")
     return Finding("gradients", "Gradient norm of every encoder layer", READING, pictures, head, rows, data)
+
+
+def verdict(last: Sequence[float]) -> str:
+    """How far the layers are apart at the end."""
+    ratio = max(last) / min(last) if min(last) > 0 else float("inf")
+    times = f"{ratio:.0f}" if ratio < 1e4 else f"10^{log10(ratio):.0f}" if ratio < float("inf") else "infinitely many"
+    return f"at the end, gradients of layers differ by {times}×"

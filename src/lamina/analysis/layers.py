@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from lamina.analysis.finding import Finding, Picture
+from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.errors import UsageError
 from lamina.figures.axes import Axis
-from lamina.figures.charts import bar_chart
+from lamina.figures.charts import Bars, bar_chart
 from lamina.figures.maps import Labels, heat_map
 from lamina.model.bridges.transparent import TransparentBridge
 from lamina.model.heads.surface import SurfaceHead
@@ -36,13 +36,14 @@ def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint:
     """Everything of the kind that a model has; gates depend on text, and are averaged over these pairs."""
     loaded = load_run(run, checkpoint)
     model = loaded.model.eval()
-    found = [*mixing(model), *wirings(model)]
+    name = label_runs([run])[0]
+    found = [*mixing(model, name), *wirings(model, name)]
     with record_gates(model) as there:
         gated = any(there.values())
     if gated:
         if not pairs:
             raise UsageError(f"{run}: its gates depend on the input; give text with --test SRC TGT.")
-        found += gates(model, Translator([model], loaded.text), pairs)
+        found += gates(model, Translator([model], loaded.text), pairs, name)
     if not found:
         config = model.config
         raise UsageError(
@@ -52,10 +53,11 @@ def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint:
     rows = [row for _, each in found for row in each]
     head = ("what", "reader", "layer", "weight")
     data = {"run": str(run), "weights": [dict(zip(head, row, strict=True)) for row in rows]}
-    return Finding("layers", "Layer weights and gates", READING, [picture for picture, _ in found], head, rows, data)
+    pictures = [picture for picture, _ in found]
+    return Finding("layers", f"Layer weights and gates: {name}", READING, pictures, head, rows, data)
 
 
-def mixing(model: Seq2Seq) -> Iterator[Table]:
+def mixing(model: Seq2Seq, name: str) -> Iterator[Table]:
     """`transparent` and `fine_grained`: decoder layers over encoder layers, averaged over dimensions."""
     bridge = model.bridge
     if not isinstance(bridge, TransparentBridge):
@@ -66,11 +68,14 @@ def mixing(model: Seq2Seq) -> Iterator[Table]:
     rows = [*first, *(str(layer) for layer in range(1, len(weights_LJ) + 1 - len(first)))]
     columns = [str(layer) for layer in range(1, len(weights_LJ[0]) + 1)]
     labels = Labels(rows, columns, "encoder layer", "decoder layer", "weight")
-    caption = f"What each decoder layer reads (uniform would be {1 / len(rows):.2f})."
-    yield Picture("mixing", heat_map(weights_LJ, labels), caption), _rows("mixing", weights_LJ, rows, columns)
+    flat = [weight for row in weights_LJ for weight in row]
+    caption = f"What each decoder layer reads. Every column adds up to 1; equal weights would be {1 / len(rows):.2f}."
+    title = f"{name}: weights between {min(flat):.2f} and {max(flat):.2f}"
+    drawing = heat_map(weights_LJ, labels, title=title)
+    yield Picture("mixing", drawing, caption), _rows("mixing", weights_LJ, rows, columns)
 
 
-def wirings(model: Seq2Seq) -> Iterator[Table]:
+def wirings(model: Seq2Seq, name: str) -> Iterator[Table]:
     """DLCL: what each layer reads of all below it."""
     for side in ("encoder", "decoder"):
         wiring = getattr(getattr(model, side), "wiring", None)
@@ -82,11 +87,14 @@ def wirings(model: Seq2Seq) -> Iterator[Table]:
         rows = ["input", *(str(layer) for layer in range(1, size))]
         columns = [*(str(layer) for layer in range(1, size)), "out"]
         labels = Labels(rows, columns, "layer that is read", "layer that reads", "weight")
-        picture = Picture(f"dlcl-{side}", heat_map(below, labels, around_zero=True), f"The {side}'s combinations.")
-        yield picture, _rows(f"dlcl {side}", below, rows, columns)
+        drawing = heat_map(below, labels, around_zero=True, title=f"{name}: what each {side} layer reads")
+        yield (
+            Picture(f"dlcl-{side}", drawing, f"The {side}'s learned combinations of layers."),
+            _rows(f"dlcl {side}", below, rows, columns),
+        )
 
 
-def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str]]) -> Iterator[Table]:
+def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str]], run: str) -> Iterator[Table]:
     """MSC's and SurfaceFusion's gates, averaged over positions and dimensions."""
     text = translator.text
     with record_gates(model) as seen:
@@ -96,7 +104,9 @@ def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str
         names = [str(number) for number in range(1, len(values) + 1)]
         means = [sum(total for total, _ in each) / sum(count for _, count in each) for each in values]
         if means:
-            drawing = bar_chart(names, [("gate", means)], Axis("mean gate", 0, 1), f"{side} layer")
+            drawing = bar_chart(
+                names, [Bars("gate", means)], Axis("mean gate", 0, 1), f"{side} layer", f"{run}: gates of the {side}"
+            )
             rows = [(f"{side} gate", name, "", mean) for name, mean in zip(names, means, strict=True)]
             yield Picture(f"gates-{side}", drawing, f"Gates of the {side}, averaged over {len(pairs)} sentences."), rows
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from lamina.analysis.finding import Cell, Finding, Picture
+from lamina.analysis.finding import Cell, Finding, Picture, label_runs
 from lamina.errors import UsageError
 from lamina.figures.axes import Axis
-from lamina.figures.charts import bar_chart
+from lamina.figures.charts import Bars, bar_chart
 from lamina.model.bridges.transparent import TransparentBridge
-from lamina.scoring.sacre import corpus_bleu
+from lamina.scoring.protocol import Array, Gold, measure
+from lamina.scoring.sacre import Bleu
+from lamina.scoring.significance import bootstrap_scores, confidence_interval
 from lamina.store.loading import load_run
 from lamina.store.model_folder import LoadedModel
 from lamina.translation import Translator
@@ -34,38 +36,43 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
         )
     first = 0 if bridge.embedding is not None else 1
     layers = [None, *range(first, loaded.model.config.encoder.layers + 1)]
-    found = {layer: measure(loaded, bridge, layer, sources, references) for layer in layers}
-    whole_bleu, whole_length = found[None]
-    rows: list[tuple[Cell, ...]] = [("none", whole_bleu, 0.0, whole_length, 0.0)]
+    found = {layer: translate(loaded, bridge, layer, sources) for layer in layers}
+    metric = Bleu(Gold([list(references)], language=loaded.text.target.language))
+    statistics = {layer: measure(metric, outputs) for layer, outputs in found.items()}
+    bleu = {layer: float(metric.scores(each.sum(axis=0)[None])[0]) for layer, each in statistics.items()}
+    length = {layer: sum(len(output.split()) for output in outputs) for layer, outputs in found.items()}
+    rows: list[tuple[Cell, ...]] = [("none", bleu[None], 0.0, length[None], 0.0)]
     for layer in layers[1:]:
-        bleu, length = found[layer]
-        rows.append((layer_name(layer), bleu, change(bleu, whole_bleu), length, change(length, whole_length)))
-    names = [str(row[0]) for row in rows[1:]]
+        changes = change(bleu[layer], bleu[None]), change(length[layer], length[None])
+        rows.append((layer_name(layer), bleu[layer], changes[0], length[layer], changes[1]))
+    whole_S = bootstrap_scores(metric, statistics[None])
+    intervals = [changes_within(bootstrap_scores(metric, statistics[layer]), whole_S) for layer in layers[1:]]
+    name = label_runs([run])[0]
+    worst = min(rows[1:], key=lambda row: float(row[2]))
+    verdict = f"{name}: BLEU drops most without {layer_title(str(worst[0]))} ({float(worst[2]):+.0f} %)"
     pictures = [
-        Picture(name, bars(names, [float(row[column]) for row in rows[1:]], label), caption)
-        for name, column, label, caption in (
-            ("bleu", 2, "change of BLEU (%)", "BLEU with one layer masked, relative to the whole model."),
-            ("length", 4, "change of length (%)", "Words of the output, relative to the whole model."),
-        )
+        Picture(
+            "bleu",
+            bars(rows, 2, "change of BLEU (%)", verdict, intervals),
+            "BLEU with one layer masked, relative to the whole model, with 95 % intervals of the difference.",
+        ),
+        Picture(
+            "length",
+            bars(rows, 4, "change of length (%)", f"{name}: words of the output"),
+            "Words of the output, relative to the whole model.",
+        ),
     ]
     head = ("masked layer", "BLEU", "change (%)", "words", "change of words (%)")
     data = {"run": str(run), "sentences": len(sources), "layers": [dict(zip(head, row, strict=True)) for row in rows]}
-    return Finding("masking", "One encoder layer masked at a time", READING, pictures, head, rows, data)
+    return Finding("masking", f"One encoder layer masked at a time: {name}", READING, pictures, head, rows, data)
 
 
-def measure(
-    loaded: LoadedModel,
-    bridge: TransparentBridge,
-    layer: int | None,
-    sources: Sequence[str],
-    references: Sequence[str],
-) -> tuple[float, int]:
-    """BLEU and words of the output with a layer masked."""
+def translate(loaded: LoadedModel, bridge: TransparentBridge, layer: int | None, sources: Sequence[str]) -> list[str]:
+    """The output with a layer masked."""
     masked: AbstractContextManager[None] = nullcontext() if layer is None else bridge.mask_layer(layer)
     with masked:  # the engine packs weights as they are now
         translator = Translator([loaded.model.eval()], loaded.text, loaded.decode)
-        outputs = [each.text for each in translator.stream(sources)]
-    return corpus_bleu(outputs, references, loaded.text.target.language), sum(len(output.split()) for output in outputs)
+        return [each.text for each in translator.stream(sources)]
 
 
 def layer_name(layer: int | None) -> str:
@@ -73,11 +80,32 @@ def layer_name(layer: int | None) -> str:
     return "embedding" if layer == 0 else str(layer)
 
 
+def layer_title(name: str) -> str:
+    """Within a sentence."""
+    return f"layer {name}" if name.isdigit() else f"the {name}"
+
+
 def change(value: float, whole: float) -> float:
     """In per cent of the whole model's; 0 if that is 0."""
     return 100 * (value - whole) / whole if whole else 0.0
 
 
-def bars(names: Sequence[str], values: Sequence[float], label: str) -> str:
-    """A bar for each masked layer."""
-    return bar_chart(names, [("masked", values)], Axis.over(label, values, zero=True), "masked encoder layer")
+def changes_within(masked_S: Array, whole_S: Array) -> tuple[float, float]:
+    """The confidence interval of a change in per cent, from scores of the same resampled sentences."""
+    whole = float(whole_S.mean())
+    return confidence_interval(100 * (masked_S - whole_S) / whole) if whole else (0.0, 0.0)
+
+
+def bars(
+    rows: Sequence[tuple[Cell, ...]],
+    column: int,
+    label: str,
+    title: str,
+    intervals: Sequence[tuple[float, float]] = (),
+) -> str:
+    """A bar for each masked layer; the first row is the whole model."""
+    values = [float(row[column]) for row in rows[1:]]
+    axis = Axis.over(label, values, zero=True)
+    return bar_chart(
+        [str(row[0]) for row in rows[1:]], [Bars("masked", values, intervals)], axis, "masked encoder layer", title
+    )

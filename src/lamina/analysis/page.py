@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
+from itertools import count
 from pathlib import Path
 
 GENERATOR = "Lamina"  # in the head of every page
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #222; --soft: #666; --paper: #fff; --line: #8884; --accent: #0072b2; }
-@media (prefers-color-scheme: dark) { :root { --ink: #ddd; --soft: #999; --paper: #16181c; --accent: #56b4e9; } }
+:root { color-scheme: light dark; --ink: #222; --soft: #666; --paper: #fff; --line: #8884; --accent: #0072b2;
+  --mark: #ffe08a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #ddd; --soft: #999; --paper: #16181c; --accent: #56b4e9;
+  --mark: #6b5410; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 64rem; padding: 1rem; font: 16px/1.5 system-ui, sans-serif; color: var(--ink);
   background: var(--paper); }
@@ -20,14 +24,18 @@ p, li { max-width: 46rem; } .soft { color: var(--soft); font-size: 0.9rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.9rem 0.3rem 0; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; } td.number { text-align: right; }
-mark { background: #e69f0055; color: inherit; }
+mark { background: var(--mark); color: inherit; border-radius: 0.2rem; padding: 0 0.15rem; }
+mark.gap { cursor: help; font-weight: 700; }
+a { color: var(--accent); } nav ul { columns: 16rem; padding-left: 1.2rem; } .signature { overflow-wrap: anywhere; }
+summary { cursor: pointer; color: var(--accent); padding: 0.3rem 0; } details { margin: 0.3rem 0 1rem; }
 dl { margin: 0; display: grid; grid-template-columns: max-content 1fr; gap: 0.1rem 1rem; } dd { margin: 0; }
 dt { color: var(--soft); font-size: 0.85rem; line-height: 1.75; }
-@media (max-width: 36rem) { dl { grid-template-columns: 1fr; } }
-.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 0 1.5rem; }
+@media (max-width: 36rem) { dl { grid-template-columns: 1fr; } th, td { padding-right: 0.5rem; } }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 1.5rem; }
 .pair { border: 1px solid var(--line); border-radius: 0.5rem; padding: 0.6rem 0.9rem; margin: 0 0 0.8rem; }
 pre { overflow-x: auto; padding: 0.7rem; border: 1px solid var(--line); border-radius: 0.5rem; font-size: 0.85rem; }
-@media print { body { max-width: none; } h2 { break-after: avoid; } figure, .pair, tr { break-inside: avoid; } }
+@media print { body { max-width: none; } details::details-content { content-visibility: visible; height: auto; }
+  h2 { break-after: avoid; } figure, .pair, tr { break-inside: avoid; } }
 """
 
 
@@ -48,14 +56,30 @@ def page(title: str, parts: Sequence[str]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n"
-        + "\n".join([f"<h1>{escape(title)}</h1>", *parts])
+        + "\n".join([f"<h1>{escape(title)}</h1>", *with_contents(list(parts))])
         + "\n</body></html>\n"
     )
+
+
+def with_contents(parts: list[str]) -> list[str]:
+    """The parts with an anchor for each heading, and links to all of them first if there are several."""
+    numbers = count(1)
+    parts = [re.sub("<h2>", lambda _: f'<h2 id="part{next(numbers)}">', part) for part in parts]
+    headings = re.findall(r'<h2 id="(\w+)">(.*?)</h2>', "".join(parts))
+    if len(headings) < 4:
+        return parts
+    links = "".join(f'<li><a href="#{anchor}">{heading}</a></li>' for anchor, heading in headings)
+    return [f'<nav aria-label="Contents"><ul>{links}</ul></nav>', *parts]
 
 
 def section(title: str, *parts: str) -> str:
     """A heading and what belongs to it."""
     return "\n".join([f"<h2>{escape(title)}</h2>", *parts])
+
+
+def folded(title: str, *parts: str) -> str:
+    """What is shown on a click, and always on paper."""
+    return f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"
 
 
 def paragraph(words: str, kind: str = "") -> str:

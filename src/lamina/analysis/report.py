@@ -11,7 +11,7 @@ from lamina.analysis.finding import Finding, label_runs
 from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.layers import analyze_layers
 from lamina.analysis.masking import analyze_masking
-from lamina.analysis.page import code, page, paragraph, section
+from lamina.analysis.page import code, folded, page, paragraph, section
 from lamina.analysis.sections import Outputs, curve_section, example_section, score_section
 from lamina.base.files import write_file
 from lamina.errors import LaminaError
@@ -35,13 +35,16 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
     parts.append(curve_section({name: read_records(run) for name, run in zip(names, runs, strict=True)}))
     for finding in findings(runs, test, missing):
         parts.append(finding.as_section())
+    recipes = []
     for name, run in zip(names, runs, strict=True):
         recipe = run / "recipe.yaml"
         if recipe.is_file():
-            parts.append(section(f"Recipe of {name}", code(recipe.read_text(encoding="utf-8"))))
+            recipes.append(folded(f"Recipe of {name}", code(recipe.read_text(encoding="utf-8"))))
+    if recipes:
+        parts.append(section("Recipes", *recipes))
     if missing:
         parts.append(section("Left out", *(paragraph(line, "soft") for line in missing)))
-    write_file(path, page(", ".join(names), parts))
+    write_file(path, page(f"Report of {' and '.join(names)}", parts))
 
 
 def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:

@@ -13,7 +13,8 @@ from lamina.figures.charts import Series, line_chart
 from lamina.scoring.compare import Row
 from lamina.store.metrics import Records
 
-LOSS = "loss (nats per token)"
+LOSS = "nats per token"
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
 @dataclass(frozen=True)
@@ -36,27 +37,42 @@ class Outputs:
 
 
 def score_section(rows: Sequence[Row]) -> str:
-    """One table with intervals and p-values; the first system is the baseline."""
-    cells: list[tuple[str, ...]] = [
-        (
-            row.metric,
-            row.system,
-            f"{row.score:.2f}",
-            f"{row.interval.low:.1f} to {row.interval.high:.1f}",
-            "baseline" if row.difference is None else f"{row.difference:+.2f}",
-            "" if row.p_bootstrap is None else f"{row.p_bootstrap:.3f}",
-        )
-        for row in rows
-    ]
-    head = ["metric", "system", "score", "95 % interval", "difference", "p"]
+    """A verdict and a table for each metric, with intervals and p-values; the first system is the baseline."""
+    parts = []
+    for metric in dict.fromkeys(row.metric for row in rows):
+        own = [row for row in rows if row.metric == metric]
+        cells = [
+            (
+                row.system,
+                f"{row.score:.2f} ({row.interval.low:.1f}–{row.interval.high:.1f})",
+                "baseline" if row.difference is None else f"{row.difference:+.2f}",
+                "" if row.p_bootstrap is None else p_text(row.p_bootstrap),
+            )
+            for row in own
+        ]
+        head = ["system", f"{metric} (95 % interval)", "difference", "p"]
+        if len(own) == 1:  # compared with nothing
+            head, cells = head[:2], [row[:2] for row in cells]
+        parts += [*(paragraph(f"{verdict(own[0], row)}.") for row in own[1:]), table(head, cells)]
     signatures = " · ".join(dict.fromkeys(f"{row.metric}: {row.signature}" for row in rows))
-    alone = len({row.system for row in rows}) == 1
-    if alone:  # compared with nothing
-        head, cells = head[:4], [row[:4] for row in cells]
-    note = paragraph(
-        f"{'Intervals' if alone else 'Intervals and p'} from 1,000 bootstrap samples; {signatures}", "soft"
-    )
-    return section("Scores", table(head, cells), note)
+    note = paragraph(f"Intervals and p-values from 1,000 bootstrap samples; {signatures}", "soft signature")
+    return section("Scores", *parts, note)
+
+
+def verdict(baseline: Row, other: Row) -> str:
+    """Whether a system differs from the baseline, in words."""
+    metric, p, difference = NAMES.get(other.metric, other.metric), other.p_bootstrap, other.difference or 0.0
+    scores = f"{other.system} {other.score:.2f}, {baseline.system} {baseline.score:.2f}"
+    if p is None or p >= 0.05:
+        said = f" (p = {p_text(p)})" if p is not None else ""
+        return f"No significant difference in {metric} between {other.system} and {baseline.system}{said}: {scores}"
+    better = "better" if (difference > 0) == other.higher_is_better else "worse"
+    return f"{other.system} is significantly {better} than {baseline.system} in {metric} (p = {p_text(p)}): {scores}"
+
+
+def p_text(p: float) -> str:
+    """Two digits, three where they matter."""
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}"
 
 
 def example_section(outputs: Outputs, count: int) -> str:
@@ -68,26 +84,30 @@ def example_section(outputs: Outputs, count: int) -> str:
         cards.append(
             definitions([("source", escape(outputs.sources[number])), *by_system, ("reference", escape(reference))])
         )
-    return section("Sentences", *cards)
+    note = "Marked words differ from the reference; ␣ stands where words of the reference are missing."
+    return section("Sentences", paragraph(note, "soft"), *cards)
 
 
 def marked(words: str, reference: str) -> str:
-    """HTML with the words marked that differ from a reference."""
+    """HTML with the words marked that differ from a reference, and the places where words are missing."""
     own, others = words.split(), reference.split()
     parts = []
-    for kind, start, end, _, _ in SequenceMatcher(None, own, others, autojunk=False).get_opcodes():
+    for kind, start, end, first, last in SequenceMatcher(None, own, others, autojunk=False).get_opcodes():
         piece = escape(" ".join(own[start:end]))
         if piece:
             parts.append(piece if kind == "equal" else f"<mark>{piece}</mark>")
+        else:  # a gap
+            missing = escape(" ".join(others[first:last]))
+            parts.append(f'<mark class="gap" title="missing: {missing}">␣</mark>')
     return " ".join(parts)
 
 
 def curve_section(records: Mapping[str, Records]) -> str:
     """Training and validation loss, and BLEU where it was taken at validation."""
     pictures = [
-        curve(records, "train", "nll", LOSS, training_caption(records)),
-        curve(records, "valid", "nll", LOSS, "Cross-entropy on validation pairs, normalised, without smoothing."),
-        curve(records, "valid", "bleu", "BLEU", "BLEU on validation pairs."),
+        curve(comparable(records), "train", "nll", "Training loss", training_caption(records)),
+        curve(records, "valid", "nll", "Validation loss", "Cross-entropy on validation pairs, normalised, unsmoothed."),
+        curve(records, "valid", "bleu", "Validation BLEU", "BLEU on validation pairs."),
     ]
     return section("Training", side_by_side([picture for picture in pictures if picture]))
 
@@ -95,13 +115,19 @@ def curve_section(records: Mapping[str, Records]) -> str:
 def training_caption(records: Mapping[str, Records]) -> str:
     """Names the runs whose training loss does not compare with the others'."""
     caption = "Cross-entropy on training pairs, without smoothing."
-    unnormalised = [name for name, each in records.items() if each.curve("valid", "normalised_nll")]
-    if unnormalised and len(records) > len(unnormalised):
-        caption += f" Not comparable for {', '.join(unnormalised)}, whose head is not normalised in training."
+    left_out = [name for name in records if name not in comparable(records)]
+    if left_out:
+        caption += f" Without {', '.join(left_out)}: not normalised in training, so not comparable; see validation."
     return caption
 
 
-def curve(records: Mapping[str, Records], kind: str, key: str, label: str, caption: str) -> str:
+def comparable(records: Mapping[str, Records]) -> Mapping[str, Records]:
+    """Runs whose training losses can share a chart: those with a normalised head, or all if none has one."""
+    normalised = {name: each for name, each in records.items() if not each.curve("valid", "normalised_nll")}
+    return normalised or records
+
+
+def curve(records: Mapping[str, Records], kind: str, key: str, title: str, caption: str) -> str:
     """One number of several runs over steps; nothing if none has it."""
     series = [
         Series(name, each.curve(kind, f"normalised_{key}") or each.curve(kind, key)) for name, each in records.items()
@@ -110,5 +136,8 @@ def curve(records: Mapping[str, Records], kind: str, key: str, label: str, capti
     if not points:
         return ""
     x = Axis.over("training step", [step for step, _ in points], zero=True)
-    y = Axis.over(label, [value for _, value in points], log=key == "nll")
-    return figure(line_chart(series, x, y), caption)
+    y = Axis.over(LOSS if key == "nll" else "BLEU", [value for _, value in points], log=key == "nll")
+    choose = min if key == "nll" else max
+    best = choose((choose(value for _, value in each.points), each.name) for each in series if each.points)
+    drawn = line_chart(series, x, y, title=f"{title}: {best[1]} reaches {best[0]:.3g}")
+    return figure(drawn, caption)

@@ -10,7 +10,7 @@ from lamina.analysis.attention import analyze_attention
 from lamina.analysis.finding import Finding
 from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.page import code, page, paragraph, section
-from lamina.analysis.sections import Outputs, curve_section, example_section, score_section
+from lamina.analysis.sections import Outputs, curve_section, example_section, score_section, verdict
 from lamina.scoring.compare import Row
 from lamina.store.metrics import Records
 
@@ -20,6 +20,7 @@ SHOWN = 8
 def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Records]) -> str:
     """The whole page."""
     runs = [each.run for each in records.values()]
+    bleu = [row for row in rows if row.metric == "bleu"]
     return page(
         "Lamina: a plain and a fused model, side by side",
         [
@@ -27,7 +28,7 @@ def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Recor
                 "Two small models learned to translate English sentences of a grammar into German: a plain "
                 "Transformer, and a fused one, whose decoder layers each read their own block of the encoder (MSC, Wei "
                 "et al. 2020) and whose softmax reads the source embedding once more (SurfaceFusion, Liu et al. 2021). "
-                f"{verdict(rows)} on {len(outputs.sources)} sentences that neither has seen. Both are early in "
+                f"{verdict(*bleu)}, on {len(outputs.sources)} sentences that neither has seen. Both are early in "
                 "training, where fused models are furthest ahead: with more --steps the difference shrinks."
             ),
             score_section(rows),
@@ -38,17 +39,6 @@ def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Recor
             section("What to try next", code(next_commands(runs[0].parent.parent))),
         ],
     )
-
-
-def verdict(rows: Sequence[Row]) -> str:
-    """Which system is better, if the difference is significant."""
-    baseline, other = (row for row in rows if row.metric == "bleu")
-    scores = f"{baseline.system} reaches {baseline.score:.1f} and {other.system} {other.score:.1f} BLEU"
-    p = other.p_bootstrap
-    if p is None or p >= 0.05:
-        return f"There is no significant difference (p = {p:.2f}): {scores}"
-    better = max(baseline, other, key=lambda row: row.score)
-    return f"{better.system} is significantly better (p = {p:.3f}): {scores}"
 
 
 def attention(run: Path, outputs: Outputs) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,13 @@ class Axis:
     low: float
     high: float
     log: bool = False
+    marks: tuple[float, ...] = ()  # ticks at these values instead of round ones
+
+    @classmethod
+    def at(cls, label: str, values: Iterable[float]) -> Axis:
+        """With a tick at each of a few values."""
+        marks = tuple(sorted(set(values)))
+        return replace(cls.over(label, marks), marks=marks)
 
     @classmethod
     def over(cls, label: str, values: Iterable[float], *, log: bool = False, zero: bool = False) -> Axis:
@@ -34,7 +41,9 @@ class Axis:
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round values between the ends."""
+        """The marks, or round values between the ends."""
+        if self.marks:
+            return list(self.marks)
         if self.log and self.high / self.low >= 4:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             for digits in ((1, 2, 5), (1,)):

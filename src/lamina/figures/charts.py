@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from lamina.figures.axes import Axis, tick_text
-from lamina.figures.colours import RISING, SERIES, ordered_colour, series_colour
+from lamina.figures.colours import ORDERED, SERIES, ordered_colour, series_colour
 from lamina.figures.svg import LETTER, WIDTH, colour_bar, legend, line, picture, rectangle, text
 
-HEIGHT, LEFT, RIGHT, BOTTOM = 320, 66, 16, 46
+HEIGHT, LEFT, RIGHT, BOTTOM = 320, 72, 16, 52
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,15 @@ class Series:
 
     name: str
     points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A named value for each group, each with its confidence interval where that is known."""
+
+    name: str
+    values: Sequence[float]
+    intervals: Sequence[Interval] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class _Frame:
         return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - self.top)
 
 
-def line_chart(series: Sequence[Series], x: Axis, y: Axis, order: str = "") -> str:
+def line_chart(series: Sequence[Series], x: Axis, y: Axis, order: str = "", title: str = "") -> str:
     """Lines over two axes. More than there are colours are dashed, or, if they follow in an `order`, along a ramp."""
     many = bool(order) and len(series) > len(SERIES)
     names, top = legend([] if many else [each.name for each in series], LEFT, WIDTH - LEFT - RIGHT)
@@ -50,55 +60,66 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, order: str = "") -> s
         seen = [(a, b) for a, b in each.points if math.isfinite(b) and (b > 0 or not y.log)]
         places = [(frame.x(x.share(a)), frame.y(y.share(b))) for a, b in seen]
         colour = ordered_colour(index, len(series)) if many else series_colour(index)
+        kind = "" if many else f'class="line{index % len(SERIES)}" '
         dashes = "" if many or index < len(SERIES) else ' stroke-dasharray="6 4"'
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
         parts.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="{1.2 if many else 2}"{dashes} '
+            f'<polyline {kind}fill="none" stroke="{colour}" stroke-width="{1.4 if many else 2}"{dashes} '
             f'stroke-linejoin="round" points="{path}"><title>{escape(each.name)}</title></polyline>'
         )
         if len(places) <= 12:
-            parts.extend(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in places)
+            dot = f'class="area{index % len(SERIES)}" ' if not many else ""
+            parts.extend(f'<circle {dot}cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in places)
     if many:
-        parts.extend(colour_bar(Axis(order, 1, len(series)), RISING, HEIGHT - BOTTOM - 10))
-    return picture(parts, HEIGHT)
+        parts.extend(colour_bar(Axis(order, 1, len(series)), ORDERED, HEIGHT - BOTTOM - 10, WIDTH))
+    return picture(parts, HEIGHT, title=title)
 
 
-def bar_chart(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], y: Axis, label: str = "") -> str:
+def bar_chart(groups: Sequence[str], series: Sequence[Bars], y: Axis, label: str = "", title: str = "") -> str:
     """For each group a bar of every series, side by side, with its value where there is room."""
-    names, top = legend([name for name, _ in series] if len(series) > 1 else [], LEFT, WIDTH - LEFT - RIGHT)
+    names, top = legend([each.name for each in series] if len(series) > 1 else [], LEFT, WIDTH - LEFT - RIGHT)
+    ends = [end for each in series for interval in each.intervals for end in interval]
+    y = replace(y, low=min(y.low, *ends, 0.0), high=max(y.high, *ends, 0.0))
     if y.low < 0:  # room for the numbers below bars
-        y = replace(y, low=y.low - 0.08 * (y.high - y.low))
-    frame = _Frame(top + 12, RIGHT)
+        y = replace(y, low=y.low - 0.1 * (y.high - y.low))
+    frame = _Frame(top + 14, RIGHT)
     parts = [*names, *_vertical(frame, y), text(LEFT + frame.width / 2, HEIGHT - 8, label)]
     slot = frame.width / max(1, len(groups))
     thick = 0.8 * slot / max(1, len(series))
-    gap = min(1.0, 0.1 * thick)
     every = math.ceil((max(map(len, groups), default=0) * LETTER + LETTER) / slot)  # bars per label
-    zero = frame.y(y.share(min(max(0.0, y.low), y.high)))
     for place, group in enumerate(groups):
         middle = LEFT + (place + 0.5) * slot
         if place % every == 0:
-            parts.append(text(middle, HEIGHT - BOTTOM + 16, group))
-        for index, (name, values) in enumerate(series):
-            value, left = values[place], middle + (index - len(series) / 2) * thick
-            end = frame.y(y.share(value))
-            colour = series_colour(index)
-            parts.append(
-                rectangle(
-                    *(left + gap, min(end, zero), thick - 2 * gap, abs(zero - end)),
-                    colour,
-                    f"{name}, {group}: {value:.4g}",
-                )
-            )
-            if thick >= 30:
-                parts.append(text(left + thick / 2, end - 4 if value >= 0 else end + 12, f"{value:.3g}", size=11))
-    return picture(parts, HEIGHT)
+            parts.append(text(middle, HEIGHT - BOTTOM + 20, group))
+        for index, each in enumerate(series):
+            parts += _bar(frame, y, each, place, group, index, middle + (index - len(series) / 2) * thick, thick)
+    return picture(parts, HEIGHT, title=title)
+
+
+def _bar(
+    frame: _Frame, y: Axis, bars: Bars, place: int, group: str, index: int, left: float, thick: float
+) -> list[str]:
+    """One bar, its interval and its number."""
+    value, gap, centre = bars.values[place], min(1.0, 0.1 * thick), left + thick / 2
+    zero, end = (frame.y(y.share(min(max(each, y.low), y.high))) for each in (0.0, value))
+    hint = f"{bars.name}, {group}: {value:.4g}"
+    low = high = end
+    parts = []
+    if bars.intervals:
+        low, high = (frame.y(y.share(each)) for each in bars.intervals[place])
+        hint += f" (95 % interval {bars.intervals[place][0]:.4g} to {bars.intervals[place][1]:.4g})"
+        parts = [line(centre, low, centre, high, "interval")]
+        parts += [line(centre - 4, at, centre + 4, at, "interval") for at in (low, high)]
+    parts.insert(0, rectangle(left + gap, min(end, zero), thick - 2 * gap, abs(zero - end), index, hint))
+    if thick >= 4.5 * LETTER:
+        parts.append(text(centre, high - 5 if value >= 0 else max(low, end) + 16, f"{value:.3g}"))
+    return parts
 
 
 def _horizontal(frame: _Frame, axis: Axis) -> list[str]:
     floor = HEIGHT - BOTTOM
     parts = [line(LEFT, floor, LEFT + frame.width, floor, "axis")]
-    parts += [text(frame.x(axis.share(tick)), floor + 16, tick_text(tick)) for tick in axis.ticks()]
+    parts += [text(frame.x(axis.share(tick)), floor + 20, tick_text(tick)) for tick in axis.ticks(5)]
     return [*parts, text(LEFT + frame.width / 2, HEIGHT - 8, axis.label)]
 
 
@@ -106,5 +127,5 @@ def _vertical(frame: _Frame, axis: Axis) -> list[str]:
     parts: list[str] = []
     for tick in axis.ticks():
         y = frame.y(axis.share(tick))
-        parts += [line(LEFT, y, LEFT + frame.width, y, "grid"), text(LEFT - 6, y + 4, tick_text(tick), "end")]
-    return [*parts, text(14, (frame.y(0) + frame.y(1)) / 2, axis.label, turn=-90)]
+        parts += [line(LEFT, y, LEFT + frame.width, y, "grid"), text(LEFT - 7, y + 5, tick_text(tick), "end")]
+    return [*parts, text(15, (frame.y(0) + frame.y(1)) / 2, axis.label, turn=-90)]

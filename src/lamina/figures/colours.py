@@ -1,8 +1,12 @@
-"""Colours that people with any kind of colour vision can tell apart."""
+"""Colours of every figure: people with any kind of colour vision can tell them apart, on white and on black."""
 
 from __future__ import annotations
 
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito (2008), without black
+# After Okabe and Ito (2008), made darker for white paper and lighter for dark pages: at least 3:1 against either.
+SERIES = ("#0072b2", "#d55e00", "#00835f", "#b8558c", "#9a6b00", "#5f6670")
+SERIES_ON_DARK = ("#56b4e9", "#ff8c42", "#2ec4a0", "#e39ac7", "#f0b429", "#b8c0cc")
+INK, INK_ON_DARK = "#333", "#ddd"
+ORDERED = ("#2b78d0", "#7467cc", "#ad58a5", "#d05a74", "#cc6430", "#a87b12")  # at least 3:1 against both
 RISING = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")  # viridis
 AROUND_ZERO = ("#0072b2", "#f7f7f7", "#d55e00")
 
@@ -14,7 +18,19 @@ def series_colour(index: int) -> str:
 
 def ordered_colour(index: int, count: int) -> str:
     """Of one among many that follow each other."""
-    return ramp(RISING, 0.92 * index / (count - 1))
+    return ramp(ORDERED, index / (count - 1))
+
+
+def style_sheet(dark: bool, scope: str = "") -> str:
+    """CSS rules for figures on light or dark pages; `scope` is a selector that they are below of."""
+    series = SERIES_ON_DARK if dark else SERIES
+    ink = INK_ON_DARK if dark else INK
+    rules = [f"{scope}svg.lamina{{fill:{ink}}}{scope}svg.lamina .interval{{stroke:{ink}}}"]
+    for index, colour in enumerate(series):
+        rules.append(
+            f"{scope}svg.lamina .line{index}{{stroke:{colour}}}{scope}svg.lamina .area{index}{{fill:{colour}}}"
+        )
+    return "".join(rules)
 
 
 def ramp(anchors: tuple[str, ...], share: float) -> str:

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from html import escape
+from textwrap import wrap
 from typing import Literal
 
 from lamina.figures.axes import Axis, tick_text
-from lamina.figures.colours import SERIES, ramp, series_colour
+from lamina.figures.colours import SERIES, ramp, series_colour, style_sheet
 
-WIDTH = 640
-LETTER = 6.4  # the width of one, about
+WIDTH = 480  # of a chart; a map may be wider
+FONT = 15
+SMALLEST = 11  # on the screen: a figure is not scaled down further than that, but scrolled
+LETTER = 8.0  # the width of one, about
 STYLE = (
-    "svg.lamina{font:12px system-ui,sans-serif;fill:#333;max-width:100%;height:auto}"
-    "svg.lamina .grid{stroke:#8884}svg.lamina .axis{stroke:#888}"
-    "@media(prefers-color-scheme:dark){svg.lamina{fill:#ddd}}@media print{svg.lamina{fill:#000}}"
+    f"svg.lamina{{font:{FONT}px system-ui,sans-serif;max-width:100%;height:auto}}"
+    "svg.lamina .title{font-weight:600}svg.lamina .grid{stroke:#8884}svg.lamina .axis{stroke:#888}"
+    "svg.lamina .interval{stroke-width:1.5}"
+    f"{style_sheet(dark=False)}@media(prefers-color-scheme:dark){{{style_sheet(dark=True)}}}"
+    f"@media print{{{style_sheet(dark=False)}}}"
 )
 
 
-def picture(parts: list[str], height: float) -> str:
-    """A complete SVG, for a file or a page."""
-    box = f"0 0 {WIDTH} {height:.0f}"
+def picture(parts: list[str], height: float, width: float = WIDTH, title: str = "") -> str:
+    """A complete SVG, for a file or a page, with its title above."""
+    lines = wrap(title, int((width - 8) / LETTER))
+    room = 20 * len(lines) + 6 if lines else 0
+    heading = [
+        f'<text class="title" x="4" y="{16 + 20 * row}">{escape(words)}</text>' for row, words in enumerate(lines)
+    ]
+    size = f'viewBox="0 0 {width:.0f} {height + room:.0f}" width="{width:.0f}" height="{height + room:.0f}"'
     return (
-        f'<svg class="lamina" xmlns="http://www.w3.org/2000/svg" viewBox="{box}" width="{WIDTH}" '
-        f'height="{height:.0f}" role="img"><style>{STYLE}</style>{"".join(parts)}</svg>'
+        f'<svg class="lamina" xmlns="http://www.w3.org/2000/svg" {size} role="img" '
+        f'style="min-width:{width * SMALLEST / FONT:.0f}px" aria-label="{escape(title)}">'
+        f"<style>{STYLE}</style>{''.join(heading)}"
+        f'<g transform="translate(0 {room})">{"".join(parts)}</g></svg>'
     )
 
 
@@ -33,23 +45,24 @@ def text(
     anchor: Literal["start", "middle", "end"] = "middle",
     *,
     turn: int = 0,
-    size: int = 12,
     ink: str | None = None,
 ) -> str:
     """Text at a position, rotated by `turn` degrees."""
     turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
     fill = f' fill="{ink}"' if ink else ""
-    sized = f' font-size="{size}"' if size != 12 else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{sized}{fill}{turned}>{escape(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{fill}{turned}>{escape(words)}</text>'
 
 
-def rectangle(x: float, y: float, width: float, height: float, colour: str, hint: str) -> str:
-    """A filled one that says what it is when pointed at."""
+def rectangle(x: float, y: float, width: float, height: float, colour: str | int, hint: str) -> str:
+    """A filled one that says what it is when pointed at; a number is the colour of that series."""
+    fill = f'fill="{colour}"'
+    if isinstance(colour, int):
+        fill = f'class="area{colour % len(SERIES)}" fill="{series_colour(colour)}"'
     size = f'width="{width:.2f}" height="{height:.2f}"'
-    return f'<rect x="{x:.2f}" y="{y:.2f}" {size} fill="{colour}"><title>{escape(hint)}</title></rect>'
+    return f'<rect x="{x:.2f}" y="{y:.2f}" {size} {fill}><title>{escape(hint)}</title></rect>'
 
 
-def line(x1: float, y1: float, x2: float, y2: float, kind: Literal["grid", "axis"]) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, kind: Literal["grid", "axis", "interval"]) -> str:
     """A thin straight one."""
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
@@ -61,24 +74,26 @@ def legend(names: list[str], left: float, width: float) -> tuple[list[str], floa
     for index, name in enumerate(names):
         needed = 24 + LETTER * len(name) + 12
         if x > left and x + needed > left + width:
-            x, y = left, y + 18
+            x, y = left, y + 20
         pieces = [(0, 14)] if index < len(SERIES) else [(0, 6), (8, 6)]  # dashed as its line is
-        parts.extend(rectangle(x + start, y - 9, wide, 9, series_colour(index), name) for start, wide in pieces)
+        parts.extend(rectangle(x + start, y - 10, wide, 10, index, name) for start, wide in pieces)
         parts.append(text(x + 20, y, name, "start"))
         x += needed
     return parts, (y + 12 if names else 10.0)
 
 
-def colour_bar(scale: Axis, anchors: tuple[str, ...], height: float) -> list[str]:
-    """What the colours of a map mean, at its right."""
-    left, steps = WIDTH - 74.0, 40
+def colour_bar(scale: Axis, anchors: tuple[str, ...], height: float, right: float) -> list[str]:
+    """What the colours of a map mean, at its right, with both ends labelled."""
+    left, steps = right - 82.0, 40
     tall = height / steps
     colours = [ramp(anchors, 1 - n / (steps - 1)) for n in range(steps)]
+    most = max(1, min(4, int(height / 40)))
+    inner = [tick for tick in scale.ticks(most) if 24 < height * scale.share(tick) < height - 24]
     return [
         *(rectangle(left, 10 + n * tall, 12, tall + 0.5, colour, scale.label) for n, colour in enumerate(colours)),
         *(
-            text(left + 16, 10 + height * (1 - scale.share(tick)) + 4, tick_text(tick), "start", size=11)
-            for tick in scale.ticks(4)
+            text(left + 17, 10 + height * (1 - scale.share(tick)) + 5, tick_text(tick), "start")
+            for tick in (scale.low, *inner, scale.high)
         ),
-        text(WIDTH - 10, 10 + height / 2, scale.label, turn=90, size=11),
+        text(right - 8, 10 + height / 2, scale.label, turn=90),
     ]
