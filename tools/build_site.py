@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,11 +20,13 @@ import notebooks
 import reference
 from equations import typeset
 
+from lamina.figures.colours import style_sheet
 from lamina.version import __version__
 
 ROOT = Path(__file__).parents[1]
 STAGED = ROOT / "build" / "docs"
 SITE = ROOT / "site"
+FIGURE = re.compile(r"^!\[([^\]]*)\]\(([\w/.-]+\.svg)\)$", flags=re.MULTILINE)
 LINK_TO_CODE = re.compile(
     r"\[([^\]]+)\]\((?:\.\./)+([\w/.-]+\.(?:py|yaml|ipynb)|(?:README|CONTRIBUTING|CHANGELOG)\.md)\)"
 )
@@ -39,7 +42,11 @@ def main() -> int:
     for name, text in notebooks.pages().items():
         write(STAGED / "notebooks" / f"{name}.md", text)
     for page in STAGED.rglob("*.md"):
-        write(page, prepare(page.read_text(encoding="utf-8")))
+        write(page, prepare(page.read_text(encoding="utf-8"), page.parent))
+    rules = [
+        style_sheet(dark, f'[data-md-color-scheme="{name}"] ') for name, dark in (("default", False), ("slate", True))
+    ]
+    write(STAGED / "figures.css", "\n".join(rules))
     url = repository()
     note = f"Lamina {__version__} · MIT licence"
     settings = {"LAMINA_COPYRIGHT": note, "LAMINA_REPOSITORY": url, "LAMINA_EDIT": "edit/main/docs/" if url else ""}
@@ -61,9 +68,16 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def prepare(markdown: str) -> str:
-    """Equations as MathML; a link to a file of the repository becomes its name, for the site holds no source files."""
-    return typeset(LINK_TO_CODE.sub(lambda link: named(*link.groups()), markdown))
+def prepare(markdown: str, folder: Path) -> str:
+    """Equations as MathML and figures in the page; a link to a file of the repository becomes its name."""
+    markdown = LINK_TO_CODE.sub(lambda link: named(*link.groups()), markdown)
+    return typeset(FIGURE.sub(lambda found: drawn(found[1], folder / found[2]), markdown))
+
+
+def drawn(words: str, path: Path) -> str:
+    """An SVG as part of the page, so that it has the page's colours, light or dark."""
+    svg = re.sub(r">\s*\n\s*", ">", path.read_text(encoding="utf-8")).replace("\n", " ")
+    return f'<div class="drawing" title="{escape(words)}">{svg}</div>'
 
 
 def named(words: str, path: str) -> str:

@@ -21,24 +21,20 @@ from lamina.recipe.decode import SearchSettings
 from lamina.recipe.json_schema import properties, recipe_schema
 from lamina.recipe.schema import TrainSettings
 
-API = {  # by module
-    "lamina": ["prepare", "train", "load", "evaluate", "compare", "build", "save", "load_fairseq"],
-    "lamina.analyze": list(lamina.analyze.__all__),
-    "lamina.translation": ["Translator", "Translation"],
-    "lamina.store.run": ["Run"],
-    "lamina.training.callbacks": ["Callback", "StepEvent", "ValidationEvent", "SaveEvent", "StopTraining"],
-    "lamina.scoring.evaluation": ["Scores"],
-    "lamina.analysis.finding": ["Finding"],
-    "lamina.recipe.options": ["TrainOptions", "SearchOptions"],
-    "lamina.recipe.decode": ["SearchSettings"],
-    "lamina.search.sampling": ["SamplingSettings"],
-    "lamina.model.seq2seq": ["Seq2Seq"],
-    "lamina.scoring.compare": ["Comparison", "Row", "compare_outputs"],
-    "lamina.scoring.protocol": ["Score", "Gold"],
-    "lamina.figures.figure": ["Figure"],
-    "lamina.corpus.prepared": ["PreparedData"],
-    "lamina.demo.grammar": ["demo_pairs", "write_demo"],
-}
+FIRST = ["prepare", "train", "load", "evaluate", "compare", "build", "save", "load_fairseq"]  # then by name
+MORE = [  # below the package
+    "lamina.recipe.options.TrainOptions",
+    "lamina.recipe.options.SearchOptions",
+    "lamina.recipe.decode.SearchSettings",
+    "lamina.search.sampling.SamplingSettings",
+    "lamina.model.seq2seq.Seq2Seq",
+    "lamina.scoring.compare.compare_outputs",
+    "lamina.scoring.compare.Row",
+    "lamina.scoring.protocol.Gold",
+    "lamina.demo.grammar.demo_pairs",
+    "lamina.demo.grammar.write_demo",
+]
+WIDTH = 78  # of a signature, which fits a window of 1366 pixels
 KINDS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 HEADINGS = "| key | type | default | meaning |\n|---|---|---|---|"
 
@@ -145,19 +141,37 @@ def kind_of(option: dict[str, Any]) -> str:
 
 def python() -> Iterator[str]:
     """Signatures, docstrings and fields."""
-    yield "# Python\n\n`import lamina` does not import torch; calling one of its functions does."
-    for module, each in ((module, each) for module, names in API.items() for each in names):
-        name = f"{module}.{each}"
-        thing: Any = pkgutil.resolve_name(name)
-        if not inspect.isclass(thing):
-            yield f"\n## {name}\n\n{signature(thing)}"
-            continue
-        yield f"\n## {name}\n\n{documentation(thing)}\n"
-        for field in getattr(thing, "__dataclass_fields__", {}).values():
-            yield f"- `{field.name}: {field.type}` {comments(thing).get(field.name, '')}"
-        for member in vars(thing).values():
-            if is_public(member):
-                yield f"\n### {thing.__name__}.{member.__name__}\n\n{signature(member)}"
+    yield "# Python\n\n`import lamina` does not import torch; calling one of its functions does.\n"
+    names = sorted(set(lamina.__all__) - {"__version__", "analyze"}, key=lambda name: (name not in FIRST, name))
+    functions = [name for name in FIRST if name in names]
+    yield "## Functions"
+    yield from (entry(f"lamina.{name}") for name in functions)
+    yield f"\n## Analyses\n\n{docstring(lamina.analyze)}"
+    yield from (entry(f"lamina.analyze.{name}") for name in lamina.analyze.__all__)
+    yield "\n## Classes"
+    yield from (entry(f"lamina.{name}") for name in names if name not in functions)
+    yield "\n## Below the package"
+    yield from (entry(name) for name in MORE)
+
+
+def entry(name: str) -> str:
+    """One function, or a class with its fields and methods."""
+    thing: Any = pkgutil.resolve_name(name)
+    if not inspect.isclass(thing):
+        return f"\n### {name}\n\n{signature(thing)}"
+    parts = [f"\n### {name}\n\n{docstring(thing)}\n"]
+    said = comments(thing) if thing.__module__.startswith("lamina.") else {}
+    fields = [each for each in getattr(thing, "__dataclass_fields__", {}).values() if not each.name.startswith("_")]
+    parts += [f"- `{each.name}: {each.type}` {said.get(each.name, '')}" for each in fields]
+    members = [(name, member) for name, member in vars(thing).items() if not name.startswith("_")]
+    parts += [f"- `{name}` {summary(member)}" for name, member in members if isinstance(member, property)]
+    parts += [f"\n#### {thing.__name__}.{name}\n\n{signature(member)}" for name, member in members if is_public(member)]
+    return "\n".join(parts)
+
+
+def summary(thing: Any) -> str:
+    """The first line of what it says of itself."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 def is_public(member: Any) -> bool:
@@ -167,14 +181,30 @@ def is_public(member: Any) -> bool:
     )
 
 
-def documentation(thing: Any) -> str:
-    """A docstring as Markdown, its example as code."""
-    text, found, example = (inspect.getdoc(thing) or "").partition("Example:\n")
-    return f"{text}```python\n{textwrap.dedent(example).rstrip()}\n```" if found else text
-
-
 def signature(function: Any) -> str:
-    """A function as one calls it, and what it says of itself."""
-    call = re.sub(r"(: |-> )'([^']*)'", r"\1\2", f"{function.__name__}{inspect.signature(function)}")
-    lines = textwrap.fill(call, 100, subsequent_indent=" " * 4)
-    return f"```python\n{lines}\n```\n\n{documentation(function)}"
+    """A function as one calls it, a parameter per line where it is long, and what it says of itself."""
+    found = inspect.signature(function)
+    parts: list[str] = []
+    for parameter in found.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
+            parts.append("*")
+        if parameter.name != "self":
+            parts.append(str(parameter))
+    returned = f" -> {found.return_annotation}" if found.return_annotation is not found.empty else ""
+    call = f"{function.__name__}({', '.join(parts)}){returned}"
+    if len(call) > WIDTH:
+        call = "\n".join([f"{function.__name__}(", *(f"    {part}," for part in parts), f"){returned}"])
+    call = re.sub(r"(: |-> )'([^'\n]*)'", r"\1\2", call)
+    return f"```python\n{call}\n```\n\n{docstring(function)}"
+
+
+def docstring(thing: Any) -> str:
+    """As Markdown, its examples as blocks of code."""
+    text = inspect.getdoc(thing) or ""
+    text = re.sub(r"(?m)^Examples?:\n", "\n", text)
+    return re.sub(r"(?m)(?:^ *>>> .*\n?(?:^ *\S.*\n?)*)+", as_code, text)
+
+
+def as_code(found: re.Match[str]) -> str:
+    """A doctest as a block."""
+    return f"```pycon\n{textwrap.dedent(found.group()).rstrip()}\n```\n"
