@@ -48,7 +48,8 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
     pictures, cells, data = [], [], []
     for name, caption, weights_TS in maps(model, source_1S, prefix_1T):
         values = weights_TS.tolist()
-        drawing = heat_map(values, labels, full=1.0, title=f"{label}: {caption.rstrip('.').replace('Decoder', 'decoder')}")
+        title = f"{label}: {caption.rstrip('.').replace('Decoder', 'decoder')}"
+        drawing = heat_map(values, labels, full=1.0, title=title)
         pictures.append(Picture(name, drawing, caption, detail=bool(pictures) and name != "surface"))
         best: list[tuple[Cell, ...]] = [
             (name, rows[t], columns[int(row.argmax())], float(row.max())) for t, row in enumerate(weights_TS)
