@@ -11,9 +11,9 @@ from lamina.base.files import write_file
 from lamina.errors import DataError
 from lamina.figures.axes import Axis
 from lamina.figures.charts import Bars, bar_chart
-from lamina.scoring.protocol import Gold, score
+from lamina.scoring.protocol import Gold, Interval, score
 from lamina.scoring.sacre import Bleu
-from lamina.scoring.significance import Interval, score_interval
+from lamina.scoring.significance import score_interval
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.loading import load_run
 from lamina.translation import Translator, load

@@ -32,7 +32,7 @@ class Translation:
     tokens: list[str] = field(default_factory=list)
     nbest: list[Translation] = field(default_factory=list)  # this translation first; filled if nbest > 1
     attention: Tensor | None = None  # (target tokens, source tokens), on request
-    cut: int = 0  # source tokens that were not read because the line is too long
+    cut: int = 0  # source tokens dropped because the line is too long
     source_tokens: list[str] = field(default_factory=list)  # what was translated, ending with eos
 
     def plot_attention(self) -> Figure:
@@ -40,7 +40,7 @@ class Translation:
         if self.attention is None:
             raise UsageError("This translation has no attention; call translate(…, attention=True).")
         labels = Labels(self.tokens, self.source_tokens, "target", "source", "attention")
-        return Figure(heat_map(self.attention.tolist(), labels), "Attention")
+        return Figure(heat_map(self.attention.tolist(), labels, full=1.0), "Attention")
 
     def __str__(self) -> str:
         return self.text
