@@ -45,7 +45,8 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
     source_1S, prefix_1T = torch.tensor([ids]), torch.tensor([[model.start_id, *written[:-1]]])
     labels = Labels(rows, columns, "target", "source", "attention")
     label = label_runs([run])[0]
-    pictures, cells, data = [], [], []
+    pictures: list[Picture] = []
+    cells, data = [], []
     for name, caption, weights_TS in maps(model, source_1S, prefix_1T):
         values = weights_TS.tolist()
         title = f"{label}: {caption.rstrip('.').replace('Decoder', 'decoder')}"

@@ -46,4 +46,4 @@ def verdict(last: Sequence[float]) -> str:
     """How far the layers are apart at the end."""
     ratio = max(last) / min(last) if min(last) > 0 else float("inf")
     times = f"{ratio:.0f}" if ratio < 1e4 else f"10^{log10(ratio):.0f}" if ratio < float("inf") else "infinitely many"
-    return f"at the end, gradients of layers differ by {times}×"
+    return f"at the end, gradients of layers differ by up to {times}×"

@@ -41,7 +41,7 @@ def score_section(rows: Sequence[Row]) -> str:
     parts = []
     for metric in dict.fromkeys(row.metric for row in rows):
         own = [row for row in rows if row.metric == metric]
-        cells = [
+        cells: list[tuple[str, ...]] = [
             (
                 row.system,
                 f"{row.score:.2f} ({row.interval.low:.1f}–{row.interval.high:.1f})",
