@@ -35,7 +35,7 @@ def test_a_stream_a_list_and_a_split_give_the_same_data(tmp_path: Path) -> None:
         prepare(PAIRS, tmp_path / "list", langs=("en", "de")),
         prepare(Split(), tmp_path / "split"),
     ]
-    assert {repr(each).partition(", ")[2] for each in made} == {"en → de, 40 train and 2 valid pairs, vocabulary 300)"}
+    assert {repr(each).partition(", ")[2] for each in made} == {"en → de, 40 train and 2 valid pairs, vocabulary 329)"}
     ids = [[pair[0].tolist() for pair in map(each.split("train").__getitem__, range(40))] for each in made]
     assert ids[0] == ids[1] == ids[2]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["list", "split", "stream"]  # nothing else is left

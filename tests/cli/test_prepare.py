@@ -79,7 +79,7 @@ def test_the_page_on_preparing_data_works_as_written(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     command = re.search(r"^lamina (prepare --train train.en .*)$", page, flags=re.MULTILINE)[1]
     assert run(*command.split(), "--vocab-size", "500").returncode == 0
-    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    block, *_ = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     exec(compile(block, "preparing-data.md", "exec"), {})
 
 
