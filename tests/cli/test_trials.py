@@ -127,9 +127,79 @@ TRIALS = [
     # studies
     Trial("equal seeds", "study {tmp}/s.yaml", 2, "seeds: must all differ", text("s.yaml",
           "name: s\ndata: d\ntest: [a, b]\nsteps: 1\nseeds: [1, 1]\nbaseline: x\nsystems: {x: {recipe: r}}\n")),
-    Trial("study without its test", "study {tmp}/s.yaml --out {tmp}/o", 3, "no-such.en: not found.", text("s.yaml",
-          "name: s\ndata: d\ntest: [no-such.en, b]\nsteps: 1\nbaseline: x\nsystems: {x: {recipe: r}}\n")),
     Trial("study not YAML", "study {tmp}/s.yaml", 2, "s.yaml: not YAML", text("s.yaml", "a: [")),
+    # models, data and folders of other kinds
+    Trial("symbolic loop", "translate {tmp}/loop", 3, "loop", lambda tmp: (tmp / "loop").symlink_to(tmp / "loop")),
+    Trial("serve nothing", "serve", 2, "RUN is missing. Example: lamina serve runs/first"),
+    Trial("serve no run", "serve {tmp}/none", 3, "none: not found."),
+    Trial("serve without a name", "serve --name =x", 2, "--name must be NAME=RUN"),
+    Trial("serve one name twice", "serve --name a={run} --name a={run}", 2, "Two models are called `a`"),
+    Trial("rate of nothing", "serve {run} --rate x/min", 2, "--rate must be requests per minute"),
+    Trial("port 70000", "serve {run} --port 70000", 2, "--port must be less than or equal to 65535"),
+    Trial("keys not UTF-8", "serve {run} --api-keys {tmp}/keys", 3, "keys: cannot be read as a file of API keys",
+          raw("keys", b"\xff\xfe")),
+    Trial("no keys", "serve {run} --api-keys {tmp}/keys", 3, "keys: has no keys", text("keys", "")),
+    Trial("export over a folder", "export {run} --to onnx --out {tmp}", 2, "already exists; choose another folder"),
+    Trial("export to an unknown format", "export {run} --to tf --out {tmp}/o", 2, "--to must be one of `ctranslate2`"),
+    Trial("export a fused head", "export {run} --to ctranslate2 --out {tmp}/o", 2, "CTranslate2 does not support head `surface`"),
+    Trial("argos without its suffix", "export {run} --to argos --out {tmp}/o", 2, "--out must be a file that ends in .argosmodel"),
+    Trial("int8 for transformers", "export {run} --to huggingface --out {tmp}/o --int8", 2, "--int8: transformers quantises"),
+    Trial("distill into a file", "distill {run} --student {recipe} --source {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/a", 3,
+          "cannot be written (Not a directory).", text("a")),
+    Trial("student that is nowhere", "distill {run} --student none --source {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/o", 2,
+          "none: neither a file nor a shipped recipe", text("a")),
+    Trial("distill a missing source", "distill {run} --student {recipe} --source {tmp}/b --valid {tmp}/a {tmp}/a --out {tmp}/o", 3,
+          "b: not found.", text("a")),
+    Trial("distill shard 3/2", "distill {run} --student {recipe} --source {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/o --shard 3/2", 2,
+          "--shard must be I/N with I from 1 to N", text("a")),
+    Trial("shortlist of a run", "shortlist --data {run} --out {tmp}/o", 3, "is not a finished data folder"),
+    Trial("shortlist over a folder", "shortlist --data {data} --out {tmp}", 2, "already exists; choose another folder"),
+    Trial("billion candidates", "shortlist --data {data} --out {tmp}/o --candidates 1000000000", 2,
+          "--candidates must be less than or equal to 10000"),
+    Trial("shortlist that is nowhere", "translate {run} --shortlist {tmp}/none", 3, "none/shortlist.safetensors: not found"),
+    Trial("not a shortlist", "translate {run} --shortlist {tmp}", 3, "shortlist.safetensors: is not a shortlist",
+          raw("shortlist.safetensors", b"\xff" * 64)),
+    Trial("noise twice into one file", "noise --input {tmp}/a --output {tmp}/x {tmp}/x", 2, "x: is given twice", text("a")),
+    Trial("noise over its input", "noise --input {tmp}/a --output {tmp}/a {tmp}/y --force", 2, "is also an input", text("a")),
+    Trial("noise over my file", "noise --input {tmp}/a --output {tmp}/b {tmp}/y", 2, "already exists", both(text("a"), text("b"))),
+    Trial("errors not YAML", "noise --input {tmp}/a --output {tmp}/x {tmp}/y --errors {tmp}/e", 2, "e: not YAML",
+          both(text("a"), raw("e", b"a: \xff"))),
+    Trial("errors of a list", "noise --input {tmp}/a --output {tmp}/x {tmp}/y --errors {tmp}/e", 2, "e: must be a mapping",
+          both(text("a"), text("e", "[1]"))),
+    Trial("errors of a folder", "noise --input {tmp}/a --output {tmp}/x {tmp}/y --errors {tmp}", 2, "cannot be read", text("a")),
+    Trial("edits of unequal files", "edits --source {tmp}/a --hyp {tmp}/b", 3, "has 1 lines, but", both(text("a"), text("b", "x\ny\n"))),
+    Trial("edits over an input", "edits --source {tmp}/a --hyp {tmp}/a --output {tmp}/a --force", 2, "is also an input", text("a")),
+    Trial("push to no owner", "push {run} name", 2, "A repository must be OWNER/NAME, but is `name` instead."),
+    Trial("push no model", "push {tmp} me/x", 3, "is neither a run with a model nor a model folder"),
+    Trial("Marian of nothing", "import-marian {tmp} --out {tmp}/o", 3, "is not a Marian checkpoint in Hugging Face format"),
+    Trial("Marian of ours", "import-marian {run}/model --out {tmp}/o", 2, "model_type must be `marian`"),
+    Trial("grown from nothing", "train {recipe} --data {data} --out {tmp}/r --grow-from {tmp}/none", 3, "none: not found."),
+    Trial("growing a plain recipe", "train {recipe} --data {data} --out {tmp}/r --grow-from {run}", 2,
+          "--grow-from needs a model with encoder `grown`"),
+    Trial("average of nothing", "average {tmp} --last 1", 3, "contains no checkpoints; is it a run folder?"),
+    Trial("average of words", "average {run} --steps x", 2, "--steps must be comma-separated numbers"),
+    Trial("bad codes", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --bpe-codes {tmp}/c --out {tmp}/o", 3,
+          "c: not codes of subword-nmt", both(text("a"), text("c", "not merges at all\n"))),
+    Trial("plan of a failure, and my files", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/o", 2,
+          "is not empty and contains no prepared data", both(text("a"), lambda tmp: (tmp / "o" / "train").mkdir(parents=True),
+          text("o/failed-plan.json", "{}"), text("o/train/mine"))),
+    # many machines, documents, baselines
+    Trial("cluster of nothing", "study {tmp}/s.yaml --cluster mine", 2, "--cluster must be one of `local`, `slurm`"),
+    Trial("options of no cluster", "study {tmp}/s.yaml --cluster-option a=b", 2, "--cluster-option acts only with --cluster."),
+    Trial("jobs of no cluster", "translate {run} --jobs 3", 2, "--jobs acts only with --cluster."),
+    Trial("shard 3/2", "translate {run} --shard 3/2 --input {tmp}/a --output {tmp}/o", 2, "--shard must be I/N", text("a")),
+    Trial("shard of stdin", "translate {run} --shard 1/2 --output {tmp}/o", 2, "--shard needs --input FILE and --output DIR."),
+    Trial("shard into a file", "translate {run} --shard 1/2 --input {tmp}/a --output {tmp}/a", 2, "a: is a file; with --shard", text("a")),
+    Trial("shards of no cluster", "translate {run} --shards 4 --input {tmp}/a --output {tmp}/o", 2, "--shards needs --cluster", text("a")),
+    Trial("a document of no text", "translate {run} --format-in html --input {tmp}/a", 3, "a: not UTF-8 at byte 2.", raw("a", b"ab\xff")),
+    Trial("a document as jsonl", "translate {run} --format-in srt --format jsonl", 2, "--format-in writes the document"),
+    Trial("a document by prefix", "translate {run} --format-in html --prefix {tmp}/a", 2, "--format-in writes the document", text("a")),
+    Trial("unknown baseline", "eval --baseline lead-0 --test {tmp}/a {tmp}/a", 2, "There is no baseline `lead-0`", text("a")),
+    Trial("baseline and run", "eval {run} --baseline copy --test {tmp}/a {tmp}/a", 2, "Give either RUN or --baseline", text("a")),
+    Trial("beam of a baseline", "eval --baseline copy --test {tmp}/a {tmp}/a --beam 3", 2, "--beam acts only with RUN.", text("a")),
+    Trial("diversity of one group in eval", "eval {run} --test {tmp}/a {tmp}/a --diversity 1", 2,
+          "--diversity acts only with --diverse-groups.", text("a")),
+    Trial("shallow run that is nowhere", "translate {run} --shallow {tmp}/none", 3, "none: not found."),
 ]  # fmt: skip
 
 
@@ -155,6 +225,11 @@ FOLDERS = {  # what is damaged, and how it is used
     "run.json": "train {recipe} --data {data} --out {run}",
     "checkpoints/step_000024/model.safetensors": "translate {run} --checkpoint last",
     "checkpoints/step_000024/training_state.pt": "average {run} --last 1",
+    "checkpoints/step_000020/model.safetensors": "analyze difficulty {run} --test {valid}.en {valid}.de --checkpoints 2",
+    "checkpoints/step_000016/model.safetensors": "export {run} --to onnx --checkpoint 16 --out {run}/onnx",
+    "data/meta.json": "train {recipe} --data {run}/data --out {run}/new",
+    "data/train/00000/shard.json": "train {recipe} --data {run}/data --out {run}/new",
+    "data/text/text.json": "train {recipe} --data {run}/data --out {run}/new",
 }
 CONTENTS = {
     "empty": b"",
@@ -173,10 +248,36 @@ CONTENTS = {
 def test_a_damaged_file_is_named(name: str, content: str, data: Path, straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
+    shutil.copytree(data / "data", run / "data")
     (run / name).write_bytes(CONTENTS[content])
-    places = {"run": run, "data": data / "data", "recipe": data / "recipe.yaml"}
+    places = {"run": run, "data": data / "data", "recipe": data / "recipe.yaml", "valid": data / "valid"}
     result = run_lamina(*(word.format(**places) for word in FOLDERS[name].split(" ")), stdin="A dog runs.\n")
     assert result.returncode in (2, 3), result.stderr
     assert str(run) in result.stderr
     assert "Traceback" not in result.stderr
     assert "unexpected" not in result.stderr
+
+
+def test_what_a_kill_or_a_user_leaves_among_checkpoints(straight: Path, tmp_path: Path) -> None:
+    """Other names are passed over, and damaged pointers and records are as good as none."""
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    (run / "checkpoints" / "step_abc").mkdir()
+    (run / "checkpoints" / "best.txt").write_bytes(b"\xff")
+    (run / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes() + b"[" * 100_000)
+    for command in ("translate {run} --checkpoint best", "average {run} --last 2", "analyze gradients {run}"):
+        result = run_lamina(*command.format(run=run).split(" "), stdin="A dog runs.\n")
+        assert (result.returncode, "unexpected" in result.stderr) == (0, False), result.stderr
+
+
+@pytest.mark.parametrize(("content", "message"), [("", "b: has no lines."), (None, "b: not found.")])
+def test_the_test_set_of_a_study_is_read_first(content: str | None, message: str, data: Path, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "b").write_text(content)
+    (tmp_path / "s.yaml").write_text(
+        f"name: s\ndata: {data / 'data'}\ntest: [{tmp_path}/b, {tmp_path}/b]\nsteps: 1\nbaseline: x\n"
+        "systems: {x: {recipe: multi30k-en-de-transformer}}\n"
+    )
+    result = run_lamina("study", tmp_path / "s.yaml", "--out", tmp_path / "o")
+    assert (result.returncode, message in result.stderr) == (3, True), result.stderr
+    assert not (tmp_path / "o" / "runs").exists()

@@ -18,9 +18,11 @@ from lamina.cli.options import (
     ShortlistFolder,
     Threads,
     Tokenize,
+    flag,
     with_search_options,
 )
 from lamina.cli.outputs import Force, check_output, open_output
+from lamina.errors import UsageError
 
 
 @with_search_options
@@ -63,6 +65,10 @@ def evaluate(
     from lamina.api.scores import evaluate as evaluate_run
     from lamina.cli.progress import show_progress
 
+    decoding = {**search, "int8": int8 or None, "shortlist": shortlist}
+    idle = [name for name, value in decoding.items() if value is not None]
+    if run is None and idle:
+        raise UsageError(f"{flag(idle[0])} acts only with RUN.")
     check_output(output, test, force)
     with show_progress() as progress:
         scores = evaluate_run(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from lamina.errors import UsageError
 from lamina.recipe.decode import SearchSettings
 
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
@@ -63,12 +64,20 @@ def with_search_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_options(**arguments: Any) -> None:
-        command(search={name: arguments.pop(name) for name in names}, **arguments)
+        search = {name: arguments.pop(name) for name in names}
+        if search["diversity"] is not None and search["diverse_groups"] is None:
+            raise UsageError("--diversity acts only with --diverse-groups.")
+        command(search=search, **arguments)
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     with_options.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_options
+
+
+def flag(name: str) -> str:
+    """An option as it is typed."""
+    return f"--{name.replace('_', '-')}"
 
 
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:
@@ -81,7 +90,7 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
         kind = GenericAlias(tuple, tuple(get_args(part)[0] for part in get_args(kind)))
         metavar, default = "A B", " ".join(map(str, field.default))
     option = typer.Option(
-        f"--{name.replace('_', '-')}",
+        flag(name),
         help=field.description,
         min=least,
         max=most,

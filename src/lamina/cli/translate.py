@@ -20,6 +20,7 @@ from lamina.cli.options import (
     OnCluster,
     ShortlistFolder,
     Threads,
+    flag,
     with_search_options,
 )
 from lamina.cli.outputs import Force, check_output, open_output
@@ -227,8 +228,6 @@ def sampling_settings(
     if not sample:
         if given:
             raise UsageError(f"{flag(given[0])} acts only with --sample.")
-        if search["diversity"] is not None and search["diverse_groups"] is None:
-            raise UsageError("--diversity acts only with --diverse-groups.")
         return None
     idle = [name for name in NOT_SAMPLED if search[name] is not None]
     if idle or prefix is not None:
@@ -236,11 +235,6 @@ def sampling_settings(
     from lamina.search.sampling import SamplingSettings
 
     return SamplingSettings(**{name: value for name, value in drawing.items() if value is not None})
-
-
-def flag(name: str) -> str:
-    """An option as it is typed."""
-    return f"--{name.replace('_', '-')}"
 
 
 def record(lines: Iterable[str], seen: deque[str]) -> Iterator[str]:
