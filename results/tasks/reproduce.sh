@@ -12,7 +12,7 @@ train() { lamina train "$@" --threads 1; }
 aeslc() {
     local files=$corpora/aeslc options=()
     lamina prepare --train-pairs "$files/train.jsonl.gz" --valid-pairs "$files/dev.jsonl.gz" --fields body subject \
-        --lowercase --vocab-size 4000 --max-source 100 --no-filter long,ratio --langs en en --out data/aeslc
+        --lowercase --vocab-size 4000 --max-source 80 --no-filter long,ratio --langs en en --out data/aeslc
     for side in body subject; do
         zcat "$files/dev.jsonl.gz" | python -c "import json, sys
 for line in sys.stdin: print(*json.loads(line)['$side'].split())" > "aeslc.dev.$side"
