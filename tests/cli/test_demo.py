@@ -67,9 +67,9 @@ def test_stopped_and_started_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_better_model_writes_german(tmp_path: Path) -> None:
+def test_the_fused_model_is_ahead(tmp_path: Path) -> None:
     result = run_lamina("demo", "--out", tmp_path)
     assert result.returncode == 0, result.stderr
     scores = [float(score) for score in re.findall(r"^bleu +\w+ +(\S+)", result.stdout, flags=re.M)]
-    assert len(scores) == 2
-    assert max(scores) >= 90
+    plain, fused = scores
+    assert fused > max(60, plain + 5)
