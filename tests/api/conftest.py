@@ -18,7 +18,7 @@ TRAIN = {"max_steps": 24, "batch_tokens": 256, "lr": 2e-3, "warmup": 8, "save_ev
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """train.*, valid.* and test.*, recipe.yaml, data, runs/first (surface-fusion) and runs/second (fine-grained)."""
     folder = tmp_path_factory.mktemp("api")
-    write_demo(folder, train=250, valid=30, test=8)
+    write_demo(str(folder), train=250, valid=30, test=8)  # any path may be a `str`
     two = {split: (folder / f"{split}.en", folder / f"{split}.de") for split in ("train", "valid")}
     data = lamina.prepare(two["train"], two["valid"], folder / "data", vocab_size=500, workers=1)
     recipe = {"system": "surface-fusion", "model": MODEL, "train": {**TRAIN, "gradients_every": 6}}

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, get_args
 
+from lamina.base.files import StrPath
 from lamina.demo.grammar.english import write_english
 from lamina.demo.grammar.german import write_german
 from lamina.demo.grammar.sentence_drawing import SentenceDrawer
@@ -28,8 +29,9 @@ def demo_pairs(split: Split, count: int, seed: int = 1) -> Iterator[tuple[str, s
     return _pairs(split, count, seed)
 
 
-def write_demo(folder: Path, train: int, valid: int, test: int, seed: int = 1) -> None:
-    """Write so many pairs of each split as `SPLIT.en` and `SPLIT.de`, ready for `lamina prepare`."""
+def write_demo(folder: StrPath, train: int, valid: int, test: int, seed: int = 1) -> None:
+    """Write this many pairs of each split as `SPLIT.en` and `SPLIT.de`, ready for `lamina prepare`."""
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     counts: dict[Split, int] = {"train": train, "valid": valid, "test": test}
     for split, count in counts.items():
