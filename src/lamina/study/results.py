@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -34,6 +34,10 @@ class TestSet:
 
     sources: list[str]
     gold: Gold
+
+    def in_language(self, language: str | None) -> TestSet:
+        """The same, for a data folder's target language, which decides how BLEU tokenises."""
+        return replace(self, gold=replace(self.gold, language=language))
 
 
 @dataclass(frozen=True)

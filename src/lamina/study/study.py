@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -136,8 +135,9 @@ def run_study(
     options: dict[str, Any] | None = None,
 ) -> Finding:
     """Train what is missing, evaluate, and write the table and the page; resumable at any moment."""
+    tests = {name: read_test(study, pair) for name, pair in study.tests.items()}  # before any training
     data = PreparedData(study.data)
-    tests = {name: read_test(study, pair, data) for name, pair in study.tests.items()}  # before any training
+    tests = {name: test.in_language(data.text.target.language) for name, test in tests.items()}
     trainings = plan(study, place, out, threads)
     marks = {training.name: fingerprint(training, data) for training in trainings}
     missing = [training for training in trainings if not is_done(training, marks[training.name])]
@@ -159,10 +159,9 @@ def run_study(
     return finding
 
 
-def read_test(study: Study, pair: tuple[Path, Path], data: PreparedData) -> TestSet:
-    """Sources and references, tokenised for BLEU as the data's target language is."""
-    sources, gold = read_test_set(pair, study.references, m2="m2" in study.metrics)
-    return TestSet(sources, replace(gold, language=data.text.target.language))
+def read_test(study: Study, pair: tuple[Path, Path]) -> TestSet:
+    """Sources and references."""
+    return TestSet(*read_test_set(pair, study.references, m2="m2" in study.metrics))
 
 
 def done_mark(training: Training) -> Path:
