@@ -147,7 +147,7 @@ TRIALS = [
     Trial("distill into a file", "distill {run} --student {recipe} --source {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/a", 3,
           "cannot be written (Not a directory).", text("a")),
     Trial("student that is nowhere", "distill {run} --student none --source {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/o", 2,
-          "none: neither a file nor a shipped recipe", text("a")),
+          "none: neither a file nor the name of a system or shipped recipe", text("a")),
     Trial("distill a missing source", "distill {run} --student {recipe} --source {tmp}/b --valid {tmp}/a {tmp}/a --out {tmp}/o", 3,
           "b: not found.", text("a")),
     Trial("distill shard 3/2", "distill {run} --student {recipe} --source {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/o --shard 3/2", 2,
