@@ -18,8 +18,13 @@ def typeset(markdown: str) -> str:
         parts[index] = DISPLAYED.sub(
             lambda found: f'<div class="equation">{mathml(found[1], "block")}</div>', parts[index]
         )
-        parts[index] = INLINE.sub(lambda found: mathml(found[1], "inline"), parts[index])
+        parts[index] = INLINE.sub(lambda found: in_line(found[1]), parts[index])
     return "".join(parts)
+
+
+def in_line(tex: str) -> str:
+    """Within a sentence; a long one can be scrolled on a phone."""
+    return f'<span class="long">{mathml(tex, "inline")}</span>' if len(tex) > 50 else mathml(tex, "inline")
 
 
 def mathml(tex: str, display: str) -> str:

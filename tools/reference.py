@@ -189,13 +189,20 @@ def signature(function: Any) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
             parts.append("*")
         if parameter.name != "self":
-            parts.append(str(parameter))
+            parts.append(as_written(parameter))
     returned = f" -> {found.return_annotation}" if found.return_annotation is not found.empty else ""
     call = f"{function.__name__}({', '.join(parts)}){returned}"
     if len(call) > WIDTH:
         call = "\n".join([f"{function.__name__}(", *(f"    {part}," for part in parts), f"){returned}"])
-    call = re.sub(r"(: |-> )'([^'\n]*)'", r"\1\2", call)
     return f"```python\n{call}\n```\n\n{docstring(function)}"
+
+
+def as_written(parameter: inspect.Parameter) -> str:
+    """With its annotation as in the code, which `str` would quote."""
+    bare = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
+    typed = "" if parameter.annotation is parameter.empty else f": {parameter.annotation}"
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    return f"{bare}{typed}{default}"
 
 
 def docstring(thing: Any) -> str:

@@ -86,7 +86,7 @@ def bar_chart(groups: Sequence[str], series: Sequence[Bars], y: Axis, label: str
     parts = [*names, *_vertical(frame, y), text(LEFT + frame.width / 2, HEIGHT - 8, label)]
     slot = frame.width / max(1, len(groups))
     thick = 0.8 * slot / max(1, len(series))
-    every = math.ceil((max(map(len, groups), default=0) * LETTER + LETTER) / slot)  # bars per label
+    every = math.ceil((max(map(len, groups), default=0) * LETTER + 4) / slot)  # bars per label
     for place, group in enumerate(groups):
         middle = LEFT + (place + 0.5) * slot
         if place % every == 0:

@@ -92,7 +92,7 @@ def colour_bar(scale: Axis, anchors: tuple[str, ...], height: float, right: floa
     return [
         *(rectangle(left, 10 + n * tall, 12, tall + 0.5, colour, scale.label) for n, colour in enumerate(colours)),
         *(
-            text(left + 17, 10 + height * (1 - scale.share(tick)) + 5, tick_text(tick), "start")
+            text(left + 17, 10 + height * (1 - scale.share(tick)) + 5, tick_text(float(f"{tick:.2g}")), "start")
             for tick in (scale.low, *inner, scale.high)
         ),
         text(right - 8, 10 + height / 2, scale.label, turn=90),
