@@ -36,7 +36,7 @@ def peak_mb() -> float:
 def measure(head: str, tokens: int, d_model: int, vocabulary: int) -> float:
     import torch
 
-    from lamina.model.states import DecoderStates
+    from lamina.model.states import DecoderStates, Targets
     from lamina.systems.build import build
 
     model = build(
@@ -62,7 +62,7 @@ def measure(head: str, tokens: int, d_model: int, vocabulary: int) -> float:
         logits = torch.nn.functional.linear(features_BTD[0], model.head.weight_VD)
         torch.nn.functional.cross_entropy(logits, target_BT[0], label_smoothing=0.1).backward()
     else:
-        model.head.loss(states, memory, target_BT, model.pad_id, 0.1).mean().backward()
+        model.head.loss(states, memory, Targets(target_BT, model.pad_id, 0.1)).mean().backward()
     return peak_mb() - before
 
 

@@ -16,7 +16,7 @@ from lamina.model.init import initialise
 from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, build_embeddings, check_tokens
 from lamina.model.layers.positions import build_positions
 from lamina.model.layers.target_attention import CrossKV
-from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
+from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Targets
 from lamina.text.vocabulary import BOS, EOS, PAD, UNK
 
 
@@ -101,12 +101,12 @@ class Seq2Seq(nn.Module):
         check_tokens("target", target, shape=prefix.shape)
         memory = self.project_source(source)
         states = self.decode(prefix, memory)
-        return self.head.loss(states, memory.head, target, self.pad_id, smoothing, importance)
+        return self.head.loss(states, memory.head, Targets(target, self.pad_id, smoothing, importance))
 
     def normalised_nll(self, source: Tensor, prefix: Tensor, target: Tensor) -> Tensor:
         """−log p of every target token under the head's distribution made to sum to 1, (B, T), 0 at padding."""
         memory = self.project_source(source)
-        return self.head.normalised_nll(self.decode(prefix, memory), memory.head, target, self.pad_id)
+        return self.head.normalised_nll(self.decode(prefix, memory), memory.head, Targets(target, self.pad_id))
 
     def start(self, memory: ProjectedSource, rows: int) -> DecoderCache:
         """The cache before the first decoding step, with `rows` rows for each source."""

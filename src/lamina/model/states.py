@@ -56,13 +56,23 @@ class LogProbs:
         return self.scores_BTV - self.normaliser_BT1
 
 
+@dataclass(frozen=True)
+class Targets:
+    """The tokens that a loss is about, and how they count."""
+
+    ids_BT: Tensor  # padded with `pad_id`
+    pad_id: int
+    smoothing: float = 0.0  # ε, spread over the vocabulary
+    importance_BT: Tensor | None = None  # how much each token counts in the total; without it 1
+
+
 @dataclass(frozen=True, repr=False)
 class Loss:
     """Label-smoothed loss of a batch, and the plain −log p of each of its target tokens."""
 
     total: Tensor  # summed over real target tokens, differentiable
     nll_BT: Tensor  # without smoothing, detached, 0 at padding
-    tokens: int | Tensor  # real target tokens; on a GPU the number is there, so that nobody waits for it
+    tokens: int | Tensor  # real target tokens; on a GPU it stays there, to avoid a wait
 
     def mean(self) -> Tensor:
         """The loss per target token."""

@@ -73,6 +73,19 @@ def sample(
     ]
 
 
+@dataclass(frozen=True)
+class Sampler:
+    """Draws the same number of samples for every source, from one generator."""
+
+    settings: SearchSettings
+    sampling: SamplingSettings
+    generator: torch.Generator
+    samples: int
+
+    def __call__(self, stepper: Stepper, source_BS: Tensor, start_id: int) -> list[list[Hypothesis]]:
+        return sample(stepper, source_BS, self.settings, self.sampling, start_id, self.generator, self.samples)
+
+
 def draw(scores_BWV: Tensor, sampling: SamplingSettings, generator: torch.Generator) -> Tensor:
     """A token for every row."""
     if sampling.temperature == 0:

@@ -21,12 +21,11 @@ from lamina.search.hypothesis import Hypothesis
 from lamina.search.shortlist import Shortlist
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from lamina.engine.engine import Engine
     from lamina.model.seq2seq import Seq2Seq
-    from lamina.search.sampling import SamplingSettings
+    from lamina.search.sampling import Sampler
 
 Hypotheses = list[list[Hypothesis]]  # of every source, best first
 COPIES = "--shortlist: head `pointer` copies any entry of the vocabulary; omit it."
@@ -50,14 +49,7 @@ class Backend(Protocol):
     def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
         """Beam search, batch by batch, in order."""
 
-    def sample(
-        self,
-        batch: SourceBatch,
-        settings: SearchSettings,
-        sampling: SamplingSettings,
-        generator: torch.Generator,
-        samples: int,
-    ) -> Hypotheses:
+    def sample(self, batch: SourceBatch, sampler: Sampler) -> Hypotheses:
         """Samples of every source."""
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> list[tuple[Tensor, ...]]:
@@ -127,23 +119,15 @@ class EngineBackend:
         words = None if self.shortlist is None else self.shortlist.select(batch.sources, batch.prefixes)
         return self.engine.search(batch.sources, settings, batch.prefixes, stop, words)
 
-    def sample(
-        self,
-        batch: SourceBatch,
-        settings: SearchSettings,
-        sampling: SamplingSettings,
-        generator: torch.Generator,
-        samples: int,
-    ) -> Hypotheses:
+    def sample(self, batch: SourceBatch, sampler: Sampler) -> Hypotheses:
         import torch
 
         from lamina.engine.stepper import EngineStepper
-        from lamina.search.sampling import sample
         from lamina.translation.torch_backend import pad_ids
 
         source_BS, stepper = pad_ids(batch.sources, torch.device("cpu")), EngineStepper(self.engine)
         with torch.inference_mode():
-            return sample(stepper, source_BS, settings, sampling, self.engine.start_id, generator, samples)
+            return sampler(stepper, source_BS, self.engine.start_id)
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> list[tuple[Tensor, ...]]:
         import torch

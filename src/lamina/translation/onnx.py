@@ -16,7 +16,7 @@ from lamina.errors import DataError, MissingExtraError, UsageError
 from lamina.model.states import LogProbs
 from lamina.recipe.decode import SearchSettings
 from lamina.search.beam import beam_search
-from lamina.search.sampling import SamplingSettings, sample
+from lamina.search.sampling import Sampler
 from lamina.store.onnx_folder import DECODER, ENCODER, OnnxDescription, read_description
 from lamina.translation.backends import Hypotheses, SourceBatch
 from lamina.translation.torch_backend import pad_ids
@@ -108,16 +108,8 @@ class OnnxBackend:
         for batch in batches:
             yield beam_search(self.stepper, pad_ids(batch.sources, CPU), settings, start_id, batch.prefixes)
 
-    def sample(
-        self,
-        batch: SourceBatch,
-        settings: SearchSettings,
-        sampling: SamplingSettings,
-        generator: torch.Generator,
-        samples: int,
-    ) -> Hypotheses:
-        start_id = self.description.start_id
-        return sample(self.stepper, pad_ids(batch.sources, CPU), settings, sampling, start_id, generator, samples)
+    def sample(self, batch: SourceBatch, sampler: Sampler) -> Hypotheses:
+        return sampler(self.stepper, pad_ids(batch.sources, CPU), self.description.start_id)
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> list[tuple[Tensor, ...]]:
         raise UsageError("ONNX graphs do not give attention; use the run that they were exported from.")

@@ -17,7 +17,7 @@ from lamina.recipe.decode import SearchSettings
 from lamina.search.beam import beam_search
 from lamina.search.ensemble import EnsembleStepper
 from lamina.search.hypothesis import Hypothesis
-from lamina.search.sampling import SamplingSettings, sample
+from lamina.search.sampling import Sampler
 from lamina.search.shortlist import Shortlist
 from lamina.search.stepper import ShortlistStepper, Stepper, TorchStepper
 from lamina.text.vocabulary import PAD
@@ -64,17 +64,10 @@ class TorchBackend:
             for hypotheses in found
         ]
 
-    def sample(
-        self,
-        batch: SourceBatch,
-        settings: SearchSettings,
-        sampling: SamplingSettings,
-        generator: torch.Generator,
-        samples: int,
-    ) -> Hypotheses:
+    def sample(self, batch: SourceBatch, sampler: Sampler) -> Hypotheses:
         source_BS = pad_ids(batch.sources, self.device)
         with torch.inference_mode(), autocast(self.device, self.precision):
-            return sample(self.stepper, source_BS, settings, sampling, self.model.start_id, generator, samples)
+            return sampler(self.stepper, source_BS, self.model.start_id)
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> list[tuple[Tensor, ...]]:
         prefix = [self.model.start_id, *target[:-1]]

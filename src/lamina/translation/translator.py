@@ -260,12 +260,15 @@ class Translator:
         """What draws samples of sources, from one generator."""
         import torch
 
+        from lamina.search.sampling import Sampler
+
         generator = torch.Generator(self.device).manual_seed(sampling.seed)
+        sampler = Sampler(settings, sampling, generator, samples)
 
         def draw(sources: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
             batches = self._batches(sources, BATCH_SENTENCES, 1)
             work = (SourceBatch([sources[number] for number in numbers]) for numbers in batches)
-            drawn = (self.backend.sample(batch, settings, sampling, generator, samples) for batch in work)
+            drawn = (self.backend.sample(batch, sampler) for batch in work)
             return _in_order(len(sources), batches, drawn, settings)
 
         return draw

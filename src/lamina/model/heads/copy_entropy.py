@@ -31,6 +31,15 @@ class CopySource(NamedTuple):
     first_NS: Tensor  # whether that is this one
 
 
+class CopyInputs(NamedTuple):
+    """What the mixture is made from, a row for each target token."""
+
+    features_ND: Tensor  # of the softmax
+    gate_N: Tensor  # the logit of p_gen
+    copied_NS: Tensor  # the attention α
+    source: CopySource
+
+
 def add_copied(log_q: Tensor, mass: Tensor) -> Tensor:
     """log(q + m), exactly log q where nothing is copied."""
     copied = torch.logaddexp(log_q, mass.clamp_min(torch.finfo(mass.dtype).tiny).log())
@@ -43,20 +52,13 @@ def gather_mass(weights: Tensor, slots: Tensor) -> Tensor:
 
 
 def copy_cross_entropy(
-    features_ND: Tensor,
-    weight_VD: Tensor,
-    gate_N: Tensor,
-    copied_NS: Tensor,
-    target_N: Tensor,
-    source: CopySource,
-    smoothing: float,
-    importance_N: Tensor | None = None,
+    inputs: CopyInputs, weight_VD: Tensor, target_N: Tensor, smoothing: float, importance_N: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Σ_n w_n·LS_n, and every token's plain −log P (detached). `copied_NS` is the attention α."""
+    """Σ_n w_n·LS_n, and every token's plain −log P (detached)."""
     if importance_N is None:
-        importance_N = torch.ones_like(gate_N)
+        importance_N = torch.ones_like(inputs.gate_N)
     return _CopyCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        features_ND, weight_VD, gate_N, copied_NS, target_N, source, importance_N, smoothing, torch.is_grad_enabled()
+        *inputs, target_N, importance_N, weight_VD, smoothing, torch.is_grad_enabled()
     )
 
 
@@ -111,22 +113,22 @@ class _CopyCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any,
         features_ND: Tensor,
-        weight_VD: Tensor,
         gate_N: Tensor,
         copied_NS: Tensor,
-        target_N: Tensor,
         source: CopySource,
+        target_N: Tensor,
         importance_N: Tensor,
+        weight_VD: Tensor,
         smoothing: float,
         differentiable: bool,
     ) -> tuple[Tensor, Tensor]:
         tokens, vocabulary = len(target_N), len(weight_VD)
         precise = torch.promote_types(features_ND.dtype, torch.float32)
-        computed_type = product_type(features_ND)
         total, nll_N = features_ND.new_zeros((), dtype=precise), features_ND.new_empty(tokens, dtype=precise)
         sums = None
+        computed_type = product_type(features_ND)
+        features_ND, matrix_VD = features_ND.to(computed_type), weight_VD.to(computed_type)
         with torch.autocast(features_ND.device.type, enabled=False):
-            features_ND, matrix_VD = features_ND.to(computed_type), weight_VD.to(computed_type)
             mean_D = matrix_VD.mean(dim=0, dtype=precise)
             if differentiable:
                 sums = _Gradients(features_ND, weight_VD, copied_NS, mean_D, precise)
@@ -155,14 +157,15 @@ class _CopyCrossEntropy(torch.autograd.Function):
                     sums.add(chunk, probs_rV, target_C1, own.tokens_NS, gradients)
         if sums is not None:
             sums.weight_VD += sums.mean_D / vocabulary
-            ctx.save_for_backward(sums.features_ND, sums.weight_VD, sums.gate_N, sums.copied_NS)
+            ctx.save_for_backward(sums.features_ND, sums.gate_N, sums.copied_NS, sums.weight_VD)
         ctx.mark_non_differentiable(nll_N)
         return total, nll_N
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        return *(saved * grad for saved in ctx.saved_tensors), None, None, None, None, None
+        features_ND, gate_N, copied_NS, weight_VD = (saved * grad for saved in ctx.saved_tensors)
+        return features_ND, gate_N, copied_NS, None, None, None, weight_VD, None, None
 
 
 class _Gradients:

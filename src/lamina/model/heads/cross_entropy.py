@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lamina.model.layers.attention import product_type
+from lamina.model.states import Targets
 
 # logits alive at a time: on a CPU 32 MB in fp32, and as much again for the probabilities; a GPU wants larger chunks
 CHUNK_LOGITS = {"cpu": 2**23, "cuda": 2**26}
@@ -31,11 +32,7 @@ SMALLEST_PROB = 1e-30  # below, fp32 loses digits
 
 
 def smoothed_cross_entropy(
-    features_ND: Tensor,
-    weight_VD: Tensor,
-    target_N: Tensor,
-    smoothing: float,
-    importance_N: Tensor | None = None,
+    features_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float, importance_N: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Σ_n w_n·LS_n, and every token's plain −log p (detached). Without `importance_N` every w_n is 1."""
     if importance_N is None:
@@ -54,14 +51,14 @@ class RealTokens:
     importance_BT: Tensor | None = None  # how much each token counts; without it 1
 
     @classmethod
-    def of(cls, target_BT: Tensor, pad_id: int, importance_BT: Tensor | None = None) -> RealTokens:
-        """Left out where that is free."""
-        dense = target_BT.device.type != "cpu" or torch.compiler.is_compiling()
-        return cls(target_BT != pad_id, dense, importance_BT)
+    def of(cls, targets: Targets) -> RealTokens:
+        """Padding is left out where that is free."""
+        dense = targets.ids_BT.device.type != "cpu" or torch.compiler.is_compiling()
+        return cls(targets.ids_BT != targets.pad_id, dense, targets.importance_BT)
 
     @property
     def count(self) -> int | Tensor:
-        """How many there are; on the device, where nobody has counted them."""
+        """How many there are; still on the device, where counting would be a wait."""
         return self.real_BT.sum() if self.dense else int(self.real_BT.sum())
 
     @property

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
+from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Targets
 
 
 class Head(nn.Module, ABC):
@@ -40,21 +40,10 @@ class Head(nn.Module, ABC):
     def forward(self, states: DecoderStates, memory: Any) -> LogProbs:
         """The distribution at every position."""
 
-    def normalised_nll(self, states: DecoderStates, memory: Any, target_BT: Tensor, pad_id: int) -> Tensor:
+    def normalised_nll(self, states: DecoderStates, memory: Any, targets: Targets) -> Tensor:
         """−log p of every target token under the distribution made to sum to 1, (B, T), 0 at padding."""
-        return self.loss(states, memory, target_BT, pad_id, 0.0).nll_BT
+        return self.loss(states, memory, targets).nll_BT
 
     @abstractmethod
-    def loss(
-        self,
-        states: DecoderStates,
-        memory: Any,
-        target_BT: Tensor,
-        pad_id: int,
-        smoothing: float,
-        importance_BT: Tensor | None = None,
-    ) -> Loss:
-        """The label-smoothed loss of `target`, equal to that of `forward`'s log-probabilities.
-
-        `importance_BT` is how much each token counts in the total; without it every token counts 1.
-        """
+    def loss(self, states: DecoderStates, memory: Any, targets: Targets) -> Loss:
+        """The label-smoothed loss of the targets, equal to that of `forward`'s log-probabilities."""

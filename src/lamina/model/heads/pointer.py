@@ -18,12 +18,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from lamina.errors import Problem
-from lamina.model.heads.copy_entropy import CopySource, add_copied, copy_cross_entropy, gather_mass
+from lamina.model.heads.copy_entropy import CopyInputs, CopySource, add_copied, copy_cross_entropy, gather_mass
 from lamina.model.heads.cross_entropy import RealTokens
 from lamina.model.heads.head import Head
 from lamina.model.layers.attention import additive_mask
 from lamina.model.settings import HeadSettings
-from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
+from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Targets
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
@@ -119,29 +119,20 @@ class PointerHead(Head):
         gained_BTS = add_copied(log_q_BTS, mass_BTS.to(log_q_BTS.dtype)) - log_q_BTS
         return LogProbs(scores_BTV.scatter_add(2, tokens_BTS, gained_BTS), normaliser_BT1)
 
-    def loss(
-        self,
-        states: DecoderStates,
-        memory: PointerMemory,
-        target_BT: Tensor,
-        pad_id: int,
-        smoothing: float,
-        importance_BT: Tensor | None = None,
-    ) -> Loss:
+    def loss(self, states: DecoderStates, memory: PointerMemory, targets: Targets) -> Loss:
         """In training with the loss of coverage, if there is one: it is no part of the distribution."""
-        mixture, real = self.mixture(states, memory), RealTokens.of(target_BT, pad_id, importance_BT)
-        places_S = torch.arange(memory.slots_BS.shape[1], device=target_BT.device)
+        mixture, real = self.mixture(states, memory), RealTokens.of(targets)
+        places_S = torch.arange(memory.slots_BS.shape[1], device=targets.ids_BT.device)
         source = (memory.tokens_BS, memory.slots_BS, memory.slots_BS == places_S)
         source_NS = (real.take(part_BS[:, None].expand_as(mixture.copied_BTS)) for part_BS in source)
-        total, nll_N = copy_cross_entropy(
+        inputs = CopyInputs(
             real.take(states.features_BTD),
-            self.weight_VD,
             real.take(mixture.gate_BT),
             real.take(mixture.copied_BTS),
-            real.take(target_BT),
             CopySource(*source_NS),
-            smoothing,
-            real.importance_N,
+        )
+        total, nll_N = copy_cross_entropy(
+            inputs, self.weight_VD, real.take(targets.ids_BT), targets.smoothing, real.importance_N
         )
         if self.training and self.coverage > 0:
             total = total + self.coverage * coverage_loss(mixture.copied_BTS, real.real_BT)

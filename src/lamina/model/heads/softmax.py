@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from lamina.model.heads.cross_entropy import RealTokens, smoothed_cross_entropy
 from lamina.model.heads.head import Head
 from lamina.model.settings import HeadSettings
-from lamina.model.states import DecoderStates, LogProbs, Loss
+from lamina.model.states import DecoderStates, LogProbs, Loss, Targets
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
@@ -39,20 +39,12 @@ class SoftmaxHead(Head):
         """One vocabulary product."""
         return self.softmax(states.features_BTD)
 
-    def loss(
-        self,
-        states: DecoderStates,
-        memory: Any,
-        target_BT: Tensor,
-        pad_id: int,
-        smoothing: float,
-        importance_BT: Tensor | None = None,
-    ) -> Loss:
+    def loss(self, states: DecoderStates, memory: Any, targets: Targets) -> Loss:
         """Cross-entropy in chunks over tokens."""
-        real = RealTokens.of(target_BT, pad_id, importance_BT)
+        real = RealTokens.of(targets)
         features_ND, weight_VD = self.factors(real.take(states.features_BTD))
         total, nll_N = smoothed_cross_entropy(
-            features_ND, weight_VD, real.take(target_BT), smoothing, real.importance_N
+            features_ND, weight_VD, real.take(targets.ids_BT), targets.smoothing, real.importance_N
         )
         return Loss(total, real.spread(nll_N), real.count)
 

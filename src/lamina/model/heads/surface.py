@@ -25,7 +25,7 @@ from lamina.model.heads.surface_readers import AttentionReader, PooledReader, Su
 from lamina.model.layers.dropout import Dropout
 from lamina.model.layers.feedforward import build_feed_forward
 from lamina.model.settings import HeadSettings
-from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss
+from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Targets
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
@@ -173,21 +173,13 @@ class SurfaceHead(Head):
             sides.gate * target.normaliser_BT1 + (1 - sides.gate) * source.normaliser_BT1,
         )
 
-    def loss(
-        self,
-        states: DecoderStates,
-        memory: SurfaceMemory,
-        target_BT: Tensor,
-        pad_id: int,
-        smoothing: float,
-        importance_BT: Tensor | None = None,
-    ) -> Loss:
+    def loss(self, states: DecoderStates, memory: SurfaceMemory, targets: Targets) -> Loss:
         """In plain `hard` mode λ·LS(a) + (1-λ)·LS(b): the mixed distribution is never built."""
         sides = self.sides(states, memory)
         if not self.two_softmaxes:
-            return self._mixed_loss(sides, target_BT, pad_id, smoothing, importance_BT)
-        real = RealTokens.of(target_BT, pad_id, importance_BT)
-        target_N = real.take(target_BT)
+            return self._mixed_loss(sides, targets)
+        real = RealTokens.of(targets)
+        target_N = real.take(targets.ids_BT)
         if isinstance(sides.gate, Tensor):
             gate_N = real.take(sides.gate)[:, 0]
         else:
@@ -198,20 +190,20 @@ class SurfaceHead(Head):
             torch.cat([real.take(sides.target_BTD), real.take(sides.source_BTD)]),
             self.weight_VD,
             target_N.repeat(2),
-            smoothing,
+            targets.smoothing,
             gate_2N if counts_N is None else gate_2N * counts_N.repeat(2),
         )
         nll_N = (gate_2N * nll_2N).detach().view(2, -1).sum(dim=0)
         return Loss(total, real.spread(nll_N), real.count)
 
-    def normalised_nll(self, states: DecoderStates, memory: SurfaceMemory, target_BT: Tensor, pad_id: int) -> Tensor:
+    def normalised_nll(self, states: DecoderStates, memory: SurfaceMemory, targets: Targets) -> Tensor:
         """In plain `hard` mode that of the renormalised distribution, which has one softmax."""
-        return self._mixed_loss(self.sides(states, memory), target_BT, pad_id, 0.0).nll_BT
+        return self._mixed_loss(self.sides(states, memory), targets).nll_BT
 
-    def _mixed_loss(
-        self, sides: Sides, target_BT: Tensor, pad_id: int, smoothing: float, importance_BT: Tensor | None = None
-    ) -> Loss:
-        real = RealTokens.of(target_BT, pad_id, importance_BT)
-        features_ND, target_N = real.take(self.mixed(sides)), real.take(target_BT)
-        total, nll_N = smoothed_cross_entropy(features_ND, self.weight_VD, target_N, smoothing, real.importance_N)
+    def _mixed_loss(self, sides: Sides, targets: Targets) -> Loss:
+        real = RealTokens.of(targets)
+        features_ND, target_N = real.take(self.mixed(sides)), real.take(targets.ids_BT)
+        total, nll_N = smoothed_cross_entropy(
+            features_ND, self.weight_VD, target_N, targets.smoothing, real.importance_N
+        )
         return Loss(total, real.spread(nll_N), real.count)
