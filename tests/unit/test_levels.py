@@ -75,12 +75,13 @@ def test_no_two_classes_share_a_name() -> None:
 
 
 def test_files_and_functions_are_short() -> None:
-    """350 lines a file, 60 a function outside the command line; tables of words aside."""
+    """350 lines a file, 60 a function outside the command line, its docstring not counted; tables of words aside."""
     for path in ROOT.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         if path.name != "verbs.py":  # the demo grammar's table of verbs
             assert text.count("\n") <= 350, path
-        if path.relative_to(ROOT).parts[0] not in ("cli", "api"):  # mostly options and examples
+        if path.relative_to(ROOT).parts[0] != "cli":  # mostly options and examples
             for node in ast.walk(ast.parse(text)):
-                if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-                    assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+                    docstring = (ast.get_docstring(node, clean=False) or "").count("\n")
+                    assert node.end_lineno - node.lineno - docstring < 60, f"{path}: {node.name}"
