@@ -65,7 +65,7 @@ def layers(run: StrPath, test: TestSet | None = None, *, sentences: int = 200, c
 
 
 def masking(run: StrPath, test: TestSet, *, checkpoint: str = "best") -> Finding:
-    """Each encoder layer masked in turn: what that does to the score and the length (Liu et al. 2021, Figure 2).
+    """Effect of masking each encoder layer in turn on BLEU and output length (Liu et al. 2021, Figure 2).
 
     Example:
         >>> finding = lamina.analyze.masking("runs/second", ("test.en", "test.de"))
@@ -78,7 +78,7 @@ def masking(run: StrPath, test: TestSet, *, checkpoint: str = "best") -> Finding
 
 
 def embeddings(runs: Runs, pairs: TestSet, *, dictionary: bool = False) -> Finding:
-    """Cosine of aligned source and target embeddings, and the spectrum of the matrix.
+    """Cosine similarity of aligned source and target embeddings, and the spectrum of the target matrix.
 
     With `dictionary`, each pair is a word and its translation; otherwise sentences are aligned by attention.
 

@@ -83,7 +83,7 @@ def compare(
     progress: bool | Progress | None = None,
     **search: Unpack[SearchOptions],
 ) -> Comparison:
-    """Compare runs on a test set, like `lamina compare`: scores with 95 % intervals, differences and p-values.
+    """Compare runs on a test set, like `lamina compare`: scores with 95% intervals, differences and p-values.
 
     The first system is the baseline: the first of `baselines` (`"copy"`, `"lead-3"`) if there are any, else the first
     run. The other arguments are those of `lamina.evaluate`.

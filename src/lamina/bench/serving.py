@@ -101,7 +101,7 @@ async def wait_until_ready(process: subprocess.Popen[bytes], told: Path) -> int:
             if status == 200:
                 return int(told.read_text())
         await asyncio.sleep(0.1)
-    raise DataError("The server did not start; `lamina serve RUN` says why.")
+    raise DataError("The server did not start; run `lamina serve RUN` to see why.")
 
 
 class Connection:
@@ -144,7 +144,7 @@ async def drive(port: int, lines: Sequence[str], beam: int, clients: int) -> lis
             status, _ = await connection.ask("POST", "/v1/translate", body)
             times.append(time.perf_counter() - started)
             if status != 200:
-                raise DataError(f"The server answered {status}.")
+                raise DataError(f"The server returned status {status}.")
         connection.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))

@@ -44,7 +44,7 @@ from lamina.errors import DataError, LaminaError, UsageError
 from lamina.version import __version__
 
 BROKEN_PIPE = 141  # as a shell reports it
-MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the size of the model."
+MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the model size."
 OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 
 app = typer.Typer(
@@ -92,7 +92,7 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
 ) -> None:
     """Train, understand and serve sequence-to-sequence models whose decoder can read every encoder layer.
 

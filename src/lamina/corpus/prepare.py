@@ -56,7 +56,7 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
             raise
         except OSError as error:
             raise DataError(
-                f"{out}: cannot be written ({error.strerror}). Nothing is lost: rerun the same command."
+                f"{out}: cannot be written ({error.strerror}). Nothing was lost: rerun the same command to resume."
             ) from error
     remove(out / LOCK)
     return PreparedData(out)

@@ -61,7 +61,7 @@ class PreparedData:
         text = TextPipeline.load(self.folder / "text")
         if text.digests() != self.text_digests:
             raise DataError(
-                f"{self.folder / 'text'}: differs from the text pipeline that the data was encoded with. "
+                f"{self.folder / 'text'}: does not match the text pipeline that the data was encoded with. "
                 "Prepare the data again."
             )
         return text
@@ -74,7 +74,7 @@ class PreparedData:
         for folder in folders if verify else ():
             damaged = find_damage(folder)
             if damaged is not None:
-                reason = "damaged (its SHA-256 differs)" if damaged.exists() else "not found"
+                reason = "damaged (SHA-256 mismatch)" if damaged.exists() else "not found"
                 raise DataError(f"{damaged}: {reason}. Rerun `lamina prepare` to repair it.")
         return Split([Shard(folder, self.id_type) for folder in folders])
 

@@ -23,16 +23,16 @@ class SearchSettings(Settings):
     lenpen: Annotated[
         float, Field(ge=-10, le=10, description="Length penalty: score = log p / length^lenpen, eos included.")
     ] = 1.0
-    min_length: Annotated[int, Field(ge=0, le=10_000, description="Fewest tokens before eos.")] = 1
+    min_length: Annotated[int, Field(ge=0, le=10_000, description="Minimum number of tokens before eos.")] = 1
     max_length: Annotated[
         tuple[Annotated[float, Field(ge=0, le=100)], Annotated[int, Field(ge=0, le=10_000)]],
-        Field(strict=False, description="At most A × (source tokens incl. eos) + B tokens before eos."),
+        Field(strict=False, description="Maximum tokens before eos: A × (source tokens incl. eos) + B."),
     ] = (2.0, 20)
     no_repeat_ngram: Annotated[
         int, Field(ge=0, le=100, description="Never repeat an n-gram of this size; 0 turns it off.")
     ] = 0
     diverse_groups: Annotated[
-        int, Field(ge=1, le=256, description="Groups of a diverse beam (Vijayakumar et al. 2018).")
+        int, Field(ge=1, le=256, description="Number of diverse beam groups (Vijayakumar et al. 2018).")
     ] = 1
     diversity: Annotated[
         float, Field(ge=0, le=1000, description="Penalty for tokens that earlier groups chose at the same step.")

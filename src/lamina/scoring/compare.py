@@ -106,7 +106,9 @@ def compare_outputs(
 ) -> list[Row]:
     """A row per metric and output, the first output being the baseline; `samples` is 1000, or 10000 exchanges."""
     if not names or len(names) != len(hypotheses):
-        raise UsageError(f"Every output must have a name, but there are {len(hypotheses)} and {len(names)}.")
+        raise UsageError(
+            f"Every output must have a name, but there are {len(hypotheses)} outputs and {len(names)} names."
+        )
     rows = []
     for metric in build_metrics(metrics, gold):
         statistics = [measure(metric, each) for each in hypotheses]

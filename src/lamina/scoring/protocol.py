@@ -67,7 +67,7 @@ class Score:
     score: float
     signature: str
     details: dict[str, float] = field(default_factory=dict)
-    interval: Interval | None = None  # 95 %, from bootstrap samples, where it was asked for
+    interval: Interval | None = None  # 95%, from bootstrap samples, where it was asked for
 
     def __float__(self) -> float:
         return self.score

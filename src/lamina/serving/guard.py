@@ -62,7 +62,9 @@ class Guard:
             await exchange.refuse(refusal)
         except Exception:
             log.exception("id=%s failed", exchange.id)
-            await exchange.refuse(Refusal(500, "internal", f"Something went wrong; the log knows it as {exchange.id}."))
+            await exchange.refuse(
+                Refusal(500, "internal", f"Internal error; see request {exchange.id} in the server log.")
+            )
         finally:
             self.record(scope, exchange)
 
@@ -70,7 +72,7 @@ class Guard:
         """Routes are written without `--url-prefix`."""
         prefix, path = self.options.url_prefix, scope["path"]
         if not path.startswith(f"{prefix}/"):
-            raise Refusal(404, "not_found", "There is nothing here.")
+            raise Refusal(404, "not_found", "Not found.")
         scope["path"] = path[len(prefix) :] or "/"
         scope["raw_path"] = scope["path"].encode("utf-8", "surrogatepass")
 

@@ -23,7 +23,7 @@ def too_late(seconds: float) -> Refusal:
 
 def not_ready() -> Refusal:
     """No worker has its models loaded."""
-    return Refusal(503, "not_ready", "The models are being loaded; try again in a moment.", retry_after=2)
+    return Refusal(503, "not_ready", "The models are loading; try again in a moment.", retry_after=2)
 
 
 def worker_lost() -> Refusal:

@@ -46,7 +46,7 @@ def run_server(options: ServeOptions) -> None:
     set_up_logging()
     if options.host not in LOOPBACK:
         log.warning(
-            "listening on %s: whoever reaches this machine can use the server%s. Put a proxy with TLS before it.",
+            "listening on %s: anyone who can reach this machine can use the server%s. Put a TLS proxy in front of it.",
             options.host,
             "" if keys else " without a key (--api-keys)",
         )
@@ -115,7 +115,7 @@ async def serve(options: ServeOptions, keys: KeyRing | None, listener: socket.so
         try:
             await supervisor.reload()
         except LoadingError as error:
-            log.error("reload failed, the old models stay: %s", error)
+            log.error("reload failed, keeping the old models: %s", error)
 
     tasks: set[asyncio.Task[None]] = set()
 
@@ -125,7 +125,7 @@ async def serve(options: ServeOptions, keys: KeyRing | None, listener: socket.so
         task.add_done_callback(tasks.discard)
 
     def stop() -> None:
-        log.info("stopping: requests under way are finished first")
+        log.info("stopping: finishing requests in progress")
         server.should_exit = True
 
     for name in ("SIGTERM", "SIGINT"):

@@ -112,7 +112,7 @@ class Run:
             str(self.folder.absolute()).encode("utf-8")
         except UnicodeEncodeError as error:
             raise UsageError(
-                f"{self.folder}: the path is not UTF-8, which safetensors needs. Choose another."
+                f"{self.folder}: the path is not UTF-8, which safetensors requires. Choose another."
             ) from error
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

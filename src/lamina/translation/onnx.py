@@ -120,4 +120,4 @@ class OnnxBackend:
         return sample(self.stepper, pad_ids(batch.sources, CPU), settings, sampling, start_id, generator, samples)
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> list[tuple[Tensor, ...]]:
-        raise UsageError("ONNX graphs do not give attention; use the run that they were exported from.")
+        raise UsageError("ONNX exports do not return attention; use the run that was exported.")

@@ -49,7 +49,7 @@ class MscSettings(EncoderSettings):
         """Blocks must fit the depths, and the bridge must read the contexts."""
         yield from check_blocks("encoder", self.type, self.blocks, model)
         if not self.context_attention and self.fusion != "gate":
-            yield Problem("encoder.fusion", "acts only with `context_attention`, which is off.")
+            yield Problem("encoder.fusion", "requires `context_attention`, which is off.")
         if not self.context_attention and not model.bridge.reads_contexts:
             yield Problem(
                 "encoder.context_attention",
