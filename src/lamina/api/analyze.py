@@ -1,7 +1,7 @@
 """`lamina.analyze`: the papers' figures from any run, each as a `Finding`.
 
-A finding has `pictures`, `head` and `rows` of a table, and `data`; a notebook displays it, and `write(folder)` writes a
-page with everything. A run is a path, a `Run` or, where several are compared, a list of them.
+A finding has `pictures`, a table (`head` and `rows`) and `data`. Notebooks display it, and `write(folder)` writes it as
+an HTML page with its figures and numbers. A run is a path or a `Run`; functions that compare runs also take a list.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def gradients(runs: Runs) -> Finding:
 def attention(run: StrPath, source: str, target: str | None = None, *, checkpoint: str = "best") -> Finding:
     """Attention maps: every layer, the top layer's heads, both streams of MSC, the surface reader.
 
-    Without a `target` the maps are of the model's own translation.
+    Without `target`, the model's own translation is used.
 
     Example:
         >>> finding = lamina.analyze.attention("runs/first", "A dog runs.", target="Ein Hund rennt.")

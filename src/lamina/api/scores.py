@@ -35,9 +35,9 @@ def evaluate(
 ) -> Scores:
     """Translate a test set and score it, like `lamina eval`.
 
-    `run` is a run, a model folder or what `lamina.load` returned; None with `baseline="copy"` or `"lead-3"` scores a
+    `run` is a run, a model folder or the result of `lamina.load`; None with `baseline="copy"` or `"lead-3"` scores a
     trivial system. `test` is two files `(source, target)`, a `.tsv` or `.jsonl` file, or any iterable of pairs.
-    `search` takes `beam`, `lenpen` and the other search options; those left out are the run's own.
+    `search` takes `beam`, `lenpen` and the other search options; the defaults are the run's.
 
     Example:
         >>> scores = lamina.evaluate("runs/first", ("test.en", "test.de"), beam=2)

@@ -19,7 +19,7 @@ META = "meta.json"
 
 
 class PreparedData:
-    """What `lamina prepare` wrote: a text pipeline, and the splits `train`, `valid` and perhaps `test`.
+    """A data folder of `lamina prepare`: a text pipeline and the splits `train`, `valid` and, optionally, `test`.
 
     Example:
         >>> data = lamina.PreparedData("data")
@@ -67,7 +67,7 @@ class PreparedData:
         return text
 
     def split(self, name: str, verify: bool = False) -> Split:
-        """One part of the data; `verify` compares every file with its digest first."""
+        """A split by name; `verify` first checks every file against its digest."""
         if name not in self.shards:
             raise DataError(f"{self.folder}: has no {name} data, only {', '.join(self.shards)}.")
         folders = [self.folder / name / shard for shard in self.shards[name]]
@@ -79,7 +79,7 @@ class PreparedData:
         return Split([Shard(folder, self.id_type) for folder in folders])
 
     def is_whole(self) -> bool:
-        """Whether every file is as it was written; reads everything."""
+        """Whether every file matches its digest; reads the whole folder."""
         try:
             return all(len(self.split(name, verify=True)) >= 0 for name in self.shards) and bool(self.text)
         except DataError:

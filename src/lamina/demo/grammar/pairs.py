@@ -21,7 +21,7 @@ _PATIENCE = 50_000  # draws without a new pair
 
 
 def demo_pairs(split: Split, count: int, seed: int = 1) -> Iterator[tuple[str, str]]:
-    """The first `count` pairs (English, German) of a split: all distinct, and no sentence of another split's."""
+    """The first `count` pairs (English, German) of a split: all distinct, and with no sentence of another split."""
     if split not in get_args(Split):
         raise UsageError(f"split: must be one of {', '.join(get_args(Split))}, but is `{split}` instead.")
     if count < 0:

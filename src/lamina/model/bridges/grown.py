@@ -21,8 +21,8 @@ class GrownBridgeSettings(BridgeSettings):
     """`type: grown`."""
 
     type: Literal["grown"] = "grown"
-    wiring: Literal["paper", "release"] = "paper"  # `release`: trained layers read H1 + LN_e(x), as its code does
-    new_layers: PositiveInt | None = None  # of the decoder; None is a quarter of all
+    wiring: Literal["paper", "release"] = "paper"  # `release`: trained layers read H1 + LN_e(x)
+    new_layers: PositiveInt | None = None  # number of new decoder layers; None is a quarter
 
     grows_decoder: ClassVar[bool] = True
 
