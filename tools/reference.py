@@ -116,7 +116,7 @@ def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
 
 
 def comments(kind: type[Any]) -> dict[str, str]:
-    """What the code says beside the fields of a class, inherited ones included."""
+    """The comments beside the fields of a class, inherited ones included."""
     code = [inspect.getsource(each) for each in reversed(kind.__mro__) if each.__module__.startswith("lamina")]
     return {
         name: said.replace("None", "`null`")

@@ -83,7 +83,7 @@ def examine_gpus() -> list[Check]:
 
 
 def versions() -> Iterator[Check]:
-    """Lamina, Python and what Lamina cannot do without."""
+    """Lamina, Python and required packages."""
     note = "" if requirements() else ", not installed as a package: requirements unknown"
     yield Check("versions", "lamina", f"{__version__}{note}")
     yield Check("versions", "python", platform.python_version())
@@ -133,7 +133,7 @@ def devices() -> Iterator[Check]:
 
 
 def inform(name: str, ask: Callable[[], str]) -> Check:
-    """What is good to know; not every system tells it."""
+    """An informative check; never required to work."""
     try:
         return Check("devices", name, ask(), needed=False)
     except Exception as error:

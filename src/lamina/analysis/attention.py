@@ -1,4 +1,4 @@
-"""Where the decoder looks while it writes (Wei et al. 2020, Figure 4)."""
+"""Attention of the decoder to the source (Wei et al. 2020, Figure 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether depth helps or harms: scores on training and validation pairs by depth (Wei et al. 2020, Figure 2)."""
+"""Scores on training and validation pairs by encoder depth (Wei et al. 2020, Figure 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How hard each test sentence is, and who translates the hard ones (Wei et al. 2020, Eq. 14–15, Figure 3)."""
+"""BLEU by sentence difficulty (Wei et al. 2020, Eq. 14–15, Figure 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How close the embeddings of words that translate each other are (Liu et al. 2021, the analysis of embeddings)."""
+"""Similarity of the embeddings of words and their translations (Liu et al. 2021, the analysis of embeddings)."""
 
 from __future__ import annotations
 

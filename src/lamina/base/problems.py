@@ -1,4 +1,4 @@
-"""Validation errors in the users' words: key path, what must be, nearest name."""
+"""Validation errors in readable form: key path, expected value, nearest name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools of processes that end with the process that made them."""
+"""Process pools that end with the process that started them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ CHUNK = 2**17  # compressed bytes read at a time
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, decompressed by its suffix; whatever goes wrong names the file."""
+    """A file's bytes, decompressed by its suffix; errors name the file."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rb") as unpacked:

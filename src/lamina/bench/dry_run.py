@@ -1,4 +1,4 @@
-"""What a training would be, and what it would take: measured on a few updates, nothing is written."""
+"""Estimates of a training run from a few measured updates; nothing is written."""
 
 from __future__ import annotations
 

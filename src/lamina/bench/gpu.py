@@ -1,4 +1,4 @@
-"""What `lamina doctor --gpu` tries: a few updates of three systems in each precision, beside the CPU's."""
+"""The checks of `lamina doctor --gpu`: a few updates of three systems in each precision, compared with the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: `lamina VERB …`. Each verb is a thin file: parse, call the library, print."""
+"""The command line: `lamina VERB …`. Each command is a thin module: parse, call the library, print."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ app.add_typer(bench, name="bench")
 
 
 def show_version(wanted: bool) -> None:
-    """Print the version and stop."""
+    """Print the version and exit."""
     if wanted:
         print(f"lamina {__version__}")
         raise typer.Exit
@@ -107,7 +107,7 @@ def options(
 
 
 def use_utf8() -> None:
-    """Write UTF-8 whatever the locale, paths of any bytes included; a stream that is closed swallows its output."""
+    """Use UTF-8 regardless of the locale, even for undecodable paths; output to a closed stream is discarded."""
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -117,7 +117,7 @@ def use_utf8() -> None:
 
 
 def main() -> None:
-    """Run a verb; an error is one or two lines and an exit code, a traceback only with `--debug`."""
+    """Run a command; an error prints one or two lines and sets the exit code, with a traceback only for `--debug`."""
     use_utf8()
     limited = limit_instructions()
     if limited:

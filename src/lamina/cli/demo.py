@@ -1,4 +1,4 @@
-"""`lamina demo`: the whole story on the built-in corpus in a few minutes."""
+"""`lamina demo`: every step from text to report on the built-in corpus."""
 
 from __future__ import annotations
 

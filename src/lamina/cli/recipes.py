@@ -1,4 +1,4 @@
-"""`lamina recipes`: the recipes that come with Lamina, and what a recipe may hold."""
+"""`lamina recipes`: the recipes that come with Lamina, and the recipe schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lamina rescore`: what a model says of given translations."""
+"""`lamina rescore`: score existing translations with a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which training pairs to keep, and how many are dropped why."""
+"""Which training pairs to keep, and how many are dropped for which reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines to ids in parallel processes, in order, with a bounded number of lines under way."""
+"""Encode lines to ids in parallel processes, in order, with a bounded number of lines in flight."""
 
 from __future__ import annotations
 

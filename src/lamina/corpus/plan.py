@@ -1,4 +1,4 @@
-"""Everything that decides what a prepared data folder holds."""
+"""Everything that determines the content of a data folder."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int,
 
 
 def check_folder(out: Path, description: dict[str, Any]) -> None:
-    """Refuse a folder that holds anything else than an earlier run of the same plan."""
+    """Refuse a folder that contains anything but an earlier run of the same plan."""
     if (out / PLAN).exists():
         before = read_json(out / PLAN)
         if before != description:

@@ -1,4 +1,4 @@
-"""Runs and trivial systems on a test set: what they write, and how it scores."""
+"""Translate a test set with runs or trivial systems, and score the output."""
 
 from __future__ import annotations
 

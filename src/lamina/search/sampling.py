@@ -1,4 +1,4 @@
-"""One token after another, each drawn from the head's distribution, or simply the most likely."""
+"""Sampling: tokens are drawn one after another from the head's distribution, or chosen greedily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes of `/v1`, of operation and of the page."""
+"""The routes of `/v1`, of monitoring and of the page."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def add_translation(app: FastAPI, service: Service) -> None:
         asked = parse(await request.body())
         log_texts(service.options, request, asked)
         answer = await finish_job(service, service.submit(asked), request)
-        return as_json(answer) if answer is not None else Response(status_code=499)  # nobody reads it
+        return as_json(answer) if answer is not None else Response(status_code=499)  # the client is gone
 
     @app.post(
         "/v1/translate/stream",
@@ -121,7 +121,7 @@ async def events(found: AsyncIterator[tuple[str, dict[str, Any]]]) -> AsyncItera
 
 
 def add_operation(app: FastAPI, service: Service) -> None:
-    """What runs the server looks at."""
+    """Routes for monitoring and operation."""
 
     @app.get("/health", summary="Alive")
     async def health() -> Response:

@@ -1,4 +1,4 @@
-"""What stands before every route: request ids, bounds on bodies, keys, rates, errors without secrets, one log line."""
+"""Middleware for every route: request ids, body limits, keys, rate limits, errors without secrets, one log line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/", "/health", "/ready", "/metrics", "/docs", "/openapi.json", "/frontend/settings", "/languages"})
-DIALECT = frozenset({"/translate", "/detect", "/translate_file"})  # a key may stand in the body
+DIALECT = frozenset({"/translate", "/detect", "/translate_file"})  # the key may be in the body
 SECURITY = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -90,7 +90,7 @@ class Guard:
             self.rate.take(exchange.client or client)
 
     def check_late(self, scope: Scope, given: str | None) -> None:
-        """The dialect's `api_key` stands in the body: checked by its routes, where no header had one."""
+        """LibreTranslate's `api_key` may be in the body: its routes check it if no header has one."""
         headers = dict(scope["headers"])
         if self.keys is None or key_of_headers(headers) is not None:
             return

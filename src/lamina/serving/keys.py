@@ -1,4 +1,4 @@
-"""Who may ask, and how often."""
+"""API keys and rate limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LibreTranslate's dialect, so that its clients work unchanged."""
+"""LibreTranslate's API, so that its clients work unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/metrics` tells Prometheus; of this process and of nothing that is installed in it."""
+"""The metrics of `/metrics`, for Prometheus: of this server only, without Python's defaults."""
 
 from __future__ import annotations
 

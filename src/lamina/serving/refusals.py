@@ -1,4 +1,4 @@
-"""Why a request is refused: a status, a code that programs read, and a sentence that people read."""
+"""Reasons to refuse a request: a status, a code for programs and a message for people."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def worker_lost() -> Refusal:
 
 
 def too_large(what: str, most: int, found: int) -> Refusal:
-    """Something is over its limit."""
+    """A limit was exceeded."""
     return Refusal(413, "too_large", f"{what}: at most {most:,}, but there are {found:,}.")

@@ -31,7 +31,7 @@ log = logging.getLogger("lamina.serve")
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn without its own handling of signals; it ends when it is told to, with whatever code we choose."""
+    """uvicorn without its own signal handling, so that we choose when it stops and its exit code."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

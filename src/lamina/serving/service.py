@@ -20,7 +20,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class SentenceJob:
-    """A request under way: its documents, and their sentences in the queue."""
+    """A request in progress: its documents, and their sentences in the queue."""
 
     model: str
     documents: list[Document]
@@ -137,7 +137,7 @@ class Service:
             self.scheduler.abandon(job.sentences)
             for future in places:
                 if future.done() and not future.cancelled():
-                    future.exception()  # looked at, so that nobody warns
+                    future.exception()  # retrieved, so that asyncio does not warn
 
 
 def check_text(text: str, most: int) -> None:

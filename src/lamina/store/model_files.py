@@ -1,4 +1,4 @@
-"""What a model folder says without its weights: format, digests, text and search settings. Torch is not needed."""
+"""A model folder without its weights: format, digests, text pipeline and search settings. Does not need torch."""
 
 from __future__ import annotations
 

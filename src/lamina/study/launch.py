@@ -50,7 +50,7 @@ class Training:
 
 
 class TrainingError(LaminaError):
-    """A training that ended early; says what it said last, with its exit code."""
+    """A training that ended early; the message is the last line of its log, with its exit code."""
 
     def __init__(self, log: Path, code: int) -> None:
         last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]

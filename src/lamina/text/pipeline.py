@@ -1,4 +1,4 @@
-"""The one way from text to ids and back, for training, translation and serving alike."""
+"""The conversion of text to ids and back, shared by training, translation and serving."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class LanguageText:
     language: str
     subwords: Subwords
     tokeniser: MosesTokeniser | None = None
-    sentences: bool = False  # of the source: `<s>` stands between the sentences of a document
-    longest: int | None = None  # of the source: what a document has beyond so many subwords is not read
+    sentences: bool = False  # source: put `<s>` between the sentences of a document
+    longest: int | None = None  # source: truncate to this many subwords
 
     @property
     def vocabulary(self) -> Vocabulary:

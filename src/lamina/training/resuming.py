@@ -1,4 +1,4 @@
-"""Where a run starts from: another model's weights, or a checkpoint, perhaps of a machine with other devices."""
+"""Where a run starts from: another model's weights, or a checkpoint, possibly from a machine with other devices."""
 
 from __future__ import annotations
 

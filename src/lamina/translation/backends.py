@@ -1,4 +1,4 @@
-"""What decodes: the CPU engine where it knows the model, else torch, on any device.
+"""Decoding backends: the CPU engine if it supports the model, otherwise torch, on any device.
 
 Beam search by the engine needs no torch, so this module imports it only where it is used.
 """
@@ -103,7 +103,7 @@ class EngineBackend:
         return thread_count()
 
     def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
-        """When the caller stops listening (Ctrl-C, an error), whatever is under way ends at its next step."""
+        """When the caller stops iterating (Ctrl-C, an error), running searches end at their next step."""
         stops = [np.zeros(len(batch.sources), np.int64) for batch in batches]
         futures: list[Future[Hypotheses]] = []
         try:

@@ -1,4 +1,4 @@
-"""What a translator gives for a line."""
+"""The result of translating a line."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class RealTokens:
 
     @property
     def count(self) -> int | Tensor:
-        """How many there are; on the device, where nobody has counted them."""
+        """Their number; if padding is computed along, a tensor on the device."""
         return self.real_BT.sum() if self.dense else int(self.real_BT.sum())
 
     @property

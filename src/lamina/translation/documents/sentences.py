@@ -1,4 +1,4 @@
-"""Where sentences end: by `sentencex`'s rules for many languages where it is installed, else by a few of our own."""
+"""Sentence splitting: by `sentencex`'s rules for many languages if installed, otherwise by a few built-in rules."""
 
 from __future__ import annotations
 
