@@ -59,7 +59,7 @@ def analyze_difficulty(
     if len(steps) < checkpoints:
         raise DataError(
             f"{runs[0]}: has {len(steps)} checkpoints, but --checkpoints is {checkpoints}; train it with "
-            f"`train.keep_last={checkpoints}` or more, or ask for fewer with --checkpoints."
+            f"`train.keep_last={checkpoints}` or more, or lower --checkpoints."
         )
     if len(sources) < len(PARTS):
         raise DataError(f"At least {len(PARTS)} test sentences are needed, but there are {len(sources)}.")

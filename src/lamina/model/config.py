@@ -78,8 +78,8 @@ class ModelConfig(Settings):
             found.append(
                 Problem(
                     "bridge.type",
-                    f"bridge `{self.bridge.type}` reads contexts, which encoder `{self.encoder.type}` does not make. "
-                    f"Use encoder {makers}, or another bridge.",
+                    f"bridge `{self.bridge.type}` reads contexts, which encoder `{self.encoder.type}` does not provide."
+                    f" Use encoder {makers}, or another bridge.",
                 )
             )
         for part in (self.encoder, self.bridge, self.decoder, self.head):

@@ -41,7 +41,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing to wait for any more."""
+        """Cancel the timeout."""
         self._stop_waiting()
         super().connection_lost(exc)
 

@@ -151,7 +151,7 @@ def describe_pointer(
 
 
 def top_choices(log_probs_TV: Tensor, symbols: list[str]) -> list[list[list[Any]]]:
-    """The likeliest tokens at every position, each with its probability."""
+    """The most likely tokens at every position, with their probabilities."""
     values, places = log_probs_TV.exp().topk(min(CHOICES, log_probs_TV.shape[1]), dim=1)
     return [
         [[symbols[place], round(value, 4)] for place, value in zip(row, numbers, strict=True)]

@@ -123,7 +123,7 @@ class Exchange:
         """The whole body, within its bounds; nothing if the client left."""
         declared = dict(self.scope["headers"]).get(b"content-length", b"")
         if declared.isdigit() and int(declared) > most:
-            raise too_large("bytes of a request", most, int(declared))
+            raise too_large("bytes per request", most, int(declared))
         chunks: list[bytes] = []
         size = 0
         try:
@@ -135,7 +135,7 @@ class Exchange:
                     chunk = message.get("body", b"")
                     size += len(chunk)
                     if size > most:
-                        raise too_large("bytes of a request", most, size)
+                        raise too_large("bytes per request", most, size)
                     chunks.append(chunk)
                     if not message.get("more_body", False):
                         return b"".join(chunks)

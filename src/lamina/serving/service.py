@@ -143,7 +143,7 @@ class Service:
 def check_text(text: str, most: int) -> None:
     """Text that can be decoded: not too long, no half of a surrogate pair."""
     if len(text) > most:
-        raise too_large("characters of a text", most, len(text))
+        raise too_large("characters per text", most, len(text))
     if not text.isascii():
         try:
             text.encode("utf-8")

@@ -74,7 +74,7 @@ class WorkerProcess:
         return json.loads(line) if line.endswith(b"\n") else None
 
     def send(self, message: dict[str, Any]) -> None:
-        """Hand it a message; one that has ended is noticed by whoever reads."""
+        """Send a message; a process that has ended is noticed when its output is read."""
         assert self.process.stdin is not None
         if not self.process.stdin.is_closing():
             self.process.stdin.write(json.dumps(message).encode("ascii") + b"\n")

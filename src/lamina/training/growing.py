@@ -49,7 +49,7 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
     for name in same:
         if getattr(trained, name) != getattr(config, name):
             raise UsageError(
-                f"{folder}: its {name} is {getattr(trained, name)!r}, but the recipe's {getattr(config, name)!r}."
+                f"{folder}: its {name} is {getattr(trained, name)!r}, but the recipe's is {getattr(config, name)!r}."
             )
     if trained.decoder.attention != config.decoder.attention:
         raise UsageError(

@@ -50,7 +50,7 @@ class GrownBridgeSettings(BridgeSettings):
                 "new.",
             )
         if model.decoder.wiring != "residual":
-            yield Problem("decoder.wiring", "bridge `grown` wires the decoder itself: use `residual`.")
+            yield Problem("decoder.wiring", "bridge `grown` sets the wiring of the decoder: use `residual`.")
 
     def build(self, model: ModelConfig) -> GrownBridge:
         """A bridge without parameters."""

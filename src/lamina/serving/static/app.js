@@ -142,7 +142,7 @@ function selectWord(entry) {
   $("layers").hidden = false;
 }
 
-// Alternatives of a word: the likeliest other beginnings, each continued by the model.
+// Alternatives of a word: the most likely other beginnings, each continued by the model.
 async function chooseWord(entry, button) {
   const { sentence, word, start } = entry;
   if (!sentence.alternatives) return;
