@@ -29,7 +29,7 @@ class Cleaning:
 
     @property
     def kept(self) -> int:
-        """Pairs that are left."""
+        """The number of kept pairs."""
         return int(self.keep.sum())
 
 

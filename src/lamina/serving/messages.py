@@ -1,4 +1,4 @@
-"""The bodies of `/v1`: what a request may say, and what an answer says."""
+"""Request and response bodies of `/v1`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lamina.translation.documents import Format
 
 
 class TranslateRequest(BaseModel):
-    """Texts to translate, and how. What is left out is as the model's recipe says."""
+    """Texts to translate, and options; the defaults come from the model's recipe."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -71,7 +71,7 @@ class TranslateResponse(BaseModel):
 
 
 class ModelInfo(BaseModel):
-    """What is known of a model."""
+    """Information about a model."""
 
     name: str
     source: str

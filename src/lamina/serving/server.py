@@ -1,4 +1,4 @@
-"""`lamina serve` from start to end: sockets, signals, the first worker, draining."""
+"""The life of `lamina serve`: sockets, signals, the first worker, draining."""
 
 from __future__ import annotations
 

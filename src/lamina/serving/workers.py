@@ -1,4 +1,4 @@
-"""Worker processes: started, replaced when they die or when models are reloaded, ended when the server ends."""
+"""Worker processes: started, replaced when they die or models are reloaded, and stopped with the server."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class WorkerProcess:
             self.process.stdin.write(json.dumps(message).encode("ascii") + b"\n")
 
     def leave(self) -> None:
-        """Let it end once it has nothing to do."""
+        """Let it exit once it is idle."""
         self.leaving = True
         if not self.running and self.process.stdin is not None:
             self.process.stdin.close()
@@ -114,7 +114,7 @@ class Supervisor:
         log.info("models reloaded")
 
     async def ask(self, message: dict[str, Any]) -> Any:
-        """A question other than a search."""
+        """Send a request other than a search."""
         worker = self.current
         if worker is None:
             raise not_ready()

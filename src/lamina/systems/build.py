@@ -1,4 +1,4 @@
-"""From names to a model."""
+"""Build models from names."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def join_ranks(device: str) -> Iterator[Ranks]:
 
 @contextmanager
 def explain_lost_ranks(ranks: Ranks) -> Iterator[None]:
-    """Turn what a collective raises when another process has ended into an error that says so."""
+    """Turn the errors of collectives whose peer has exited into one that says so."""
     try:
         yield
     except RuntimeError as error:  # those of torch.distributed are RuntimeErrors as well

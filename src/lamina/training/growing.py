@@ -1,4 +1,4 @@
-"""Depth growing (Wu et al. 2019): a deeper model around a trained one, of which only the new module is trained."""
+"""Depth growing (Wu et al. 2019): a deeper model around a trained one, in which only the new module is trained."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fill_bottom(weights: dict[str, Tensor], model: Seq2Seq) -> None:
 
 
 def prepare_growth(folder: Path | None, model: Seq2Seq, data: PreparedData) -> None:
-    """Grow a model if it is to be; one that is wired for it cannot be trained without its bottom."""
+    """Grow a model if requested; a `grown` model cannot be trained without its bottom."""
     if folder is not None:
         grow_from(folder, model, data)
     elif isinstance(model.decoder.wiring, GrownWiring):

@@ -1,4 +1,4 @@
-"""Translators from what is on disk."""
+"""Loading of translators from disk."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
 
 
 def int8_ratio(translator: Translator) -> float:
-    """How long decoding takes in 8 bits, relative to 32; measured on a few short sources."""
+    """The decoding time in 8 bits, relative to 32 bits; measured on a few short sources."""
     from lamina.engine.compilation import make_engine
 
     assert isinstance(translator.backend, EngineBackend)
