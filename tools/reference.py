@@ -85,12 +85,12 @@ def describe_parameter(function: Any, parameter: Any) -> str:
 def recipe() -> Iterator[str]:
     """Every key of a recipe: type, default, meaning."""
     schema = recipe_schema()["properties"]
-    yield "# The recipe\n\nA recipe is a YAML file. All keys are optional; defaults come from `system` and `size`,\n"
-    yield "else from this page.\n"
+    yield "# The recipe\n\nA recipe is a YAML file. All keys are optional; defaults come from `system` and `size`,"
+    yield "or from this page.\n"
     yield f"{HEADINGS}\n| `name` | text | the file's | name of the run |"
-    yield f"| `system` | {kind_of(schema['system'])} | `null` | a published system, on which the other keys build |"
+    yield f"| `system` | {kind_of(schema['system'])} | `null` | a published system; the other keys override it |"
     yield f"\n## `model`\n\n{HEADINGS}"
-    yield f"| `size` | {kind_of(schema['model']['properties']['size'])} | `base` | sizes and depths, where not given |"
+    yield f"| `size` | {kind_of(schema['model']['properties']['size'])} | `base` | default dimensions and depths |"
     yield from rows(ModelConfig, set(schema["model"]["properties"]) - {*SOCKETS, "decoder"})
     parts: dict[str, Any] = {"model.decoder": DecoderSettings, "train": TrainSettings, "decode": SearchSettings}
     for socket, choices in SOCKETS.items():
@@ -116,7 +116,7 @@ def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
 
 
 def comments(kind: type[Any]) -> dict[str, str]:
-    """What the code says beside the fields of a class, inherited ones included."""
+    """The comments beside the fields of a class, inherited ones included."""
     code = [inspect.getsource(each) for each in reversed(kind.__mro__) if each.__module__.startswith("lamina")]
     return {
         name: said.replace("None", "`null`")

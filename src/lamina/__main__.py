@@ -1,4 +1,4 @@
-"""`lamina` and `python -m lamina`: the command line in a process of its own, which starts and ends quickly."""
+"""`lamina` and `python -m lamina`: the command line as a process that starts and exits quickly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lamina.cli import BROKEN_PIPE, main
 
 
 def run() -> NoReturn:
-    """Run a verb, then leave without taking apart what torch and numba have built, which takes half a second."""
+    """Run a command, then exit without tearing down torch and numba, which would take half a second."""
     gc.set_threshold(50_000, 20, 20)  # imports make many objects that all stay
     code: object = 0
     try:

@@ -1,4 +1,4 @@
-"""Errors a user can act on. Each carries the exit code its command ends with."""
+"""Errors that a user can act on, each with the exit code of its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Did you mean …?"""
+"""Suggestions of the form "Did you mean …?"."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_mistakes_are_one_line(place: Path, data: Path, straight: Path) -> None:
     assert run_lamina(*arguments(place, data, straight, *twice)) == (
         2,
         "",
-        "lamina: --target must be given as often as --source, but there are 2 and 1.\n",
+        "lamina: Give one --target per --source, but there are 2 and 1.\n",
     )
     assert run_lamina(*arguments(place, data, straight, "--target", place / "none")) == (
         3,

@@ -70,7 +70,7 @@ def test_a_trained_run_never_restarts_silently(damage: str, data: Path, straight
     before = {path.relative_to(run): digest(path) for path in (run / "model").iterdir()}, digest(run / "metrics.jsonl")
     result = train(data, run)
     assert result.returncode == 3
-    assert "has been trained, but has no usable checkpoint to resume from. Restore" in result.stderr
+    assert "has no usable checkpoint to resume from. Restore" in result.stderr
     assert ({p.relative_to(run): digest(p) for p in (run / "model").iterdir()}, digest(run / "metrics.jsonl")) == before
 
 
@@ -101,7 +101,7 @@ def test_damaged_weights_are_never_used(straight: Path, tmp_path: Path) -> None:
         {name: torch.full_like(each, torch.nan) for name, each in weights.items()}, run / "model" / "model.safetensors"
     )
     config = read_sealed_json(run / "model" / "config.json")
-    assert "damaged (its SHA-256 differs" in run_lamina("translate", run, stdin="A\n").stderr
+    assert "damaged (SHA-256 does not match" in run_lamina("translate", run, stdin="A\n").stderr
     config["sha256"]["model.safetensors"] = digest(run / "model" / "model.safetensors")
     (run / "model" / "config.json").write_text(json.dumps(config))
     (tmp_path / "a").write_text("A dog.\n")
@@ -212,7 +212,7 @@ def test_a_study_notices_that_its_recipe_changed(data: Path, tmp_path: Path) -> 
     (tmp_path / "recipe.yaml").write_text(recipe.replace("lr: 2.0e-3", "lr: 1.0e-3"))
     changed = run_lamina(*command)
     assert changed.returncode == 2
-    assert "was trained with another recipe or other data than the study has now." in changed.stderr
+    assert "was trained with a recipe or data that differ from the study's." in changed.stderr
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
@@ -264,7 +264,7 @@ def test_a_path_that_is_not_utf8(data: Path, tmp_path: Path) -> None:
     command += ["--set", "train.max_steps=9", "--set", "train.warmup=2", "--quiet"]
     done = subprocess.run(command, capture_output=True, timeout=300, check=False)
     assert done.returncode == 2
-    assert done.stderr.endswith(b"\xff-run: the path is not UTF-8, which safetensors needs. Choose another.\n")
+    assert done.stderr.endswith(b"\xff-run: the path is not UTF-8, which safetensors requires. Choose another.\n")
     assert not os.path.exists(run)
 
 

@@ -193,7 +193,7 @@ def test_a_full_disk_leaves_nothing_that_looks_done(tmp_path: Path) -> None:
         command, capture_output=True, text=True, timeout=120, check=False, preexec_fn=allow_small_files
     )
     assert result.returncode == 3
-    assert "cannot be written (File too large). Nothing is lost: rerun the same command." in result.stderr
+    assert "cannot be written (File too large). Nothing was lost: rerun the same command to resume." in result.stderr
     assert not (tmp_path / "data" / "meta.json").exists()
     assert run(*arguments(tmp_path)).returncode == 0
     assert len(PreparedData(tmp_path / "data").split("train")) == 3000
@@ -259,7 +259,7 @@ def test_a_changed_shard_is_found(tmp_path: Path) -> None:
     path.write_bytes(content)
     data = PreparedData(tmp_path / "data")
     assert not data.is_whole()
-    message = f"{path}: damaged (its SHA-256 differs). Rerun `lamina prepare` to repair it."
+    message = f"{path}: damaged (SHA-256 mismatch). Rerun `lamina prepare` to repair it."
     with pytest.raises(DataError, match=re.escape(message)):
         data.split("train", verify=True)
     assert run(*arguments(tmp_path)).returncode == 0

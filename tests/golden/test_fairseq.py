@@ -163,7 +163,7 @@ def test_other_flags(changes: dict[str, Any], tmp_path: Path) -> None:
         ({"surfacefusion": "sum"}, "`surfacefusion` must be one of att, mean, max, but is 'sum' instead."),
         ({"sf_idx": 3}, "`sf_idx` must be 0 to 2, but is 3 instead."),
         ({"sf_idx": 5, "surfacefusion": "mean"}, "`sf_idx` must be 0 to 2, but is 5 instead."),
-        ({"sf_new_idea": 1}, "`sf_new_idea` is not known."),
+        ({"sf_new_idea": 1}, "unknown flag `sf_new_idea`."),
         ({"ta_ffn": True}, "`ta_ffn` must be False, but is True instead."),
         ({"encoder_normalize_before": True}, "`decoder_normalize_before` must equal `encoder_normalize_before` True"),
         ({"layer_wise_attention": True, "encoder_layers": 4}, "bridge `layerwise` needs as many encoder as decoder"),

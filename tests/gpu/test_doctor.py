@@ -31,4 +31,4 @@ def test_every_trial_of_the_doctor_agrees_with_the_cpu(
 def test_without_a_gpu_it_says_so() -> None:
     result = run_lamina("doctor", "--gpu")
     assert result.returncode == 1
-    assert "there is no GPU here" in result.stdout
+    assert "no GPU found" in result.stdout

@@ -182,12 +182,12 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     assert run_lamina("translate", onnx, model, stdin="w1\n") == (
         2,
         "",
-        f"lamina: {onnx}: is an ONNX export, which cannot be part of an ensemble; use its run instead.\n",
+        f"lamina: {onnx}: is an ONNX export, which cannot be part of an ensemble; use the run instead.\n",
     )
     assert run_lamina("translate", onnx, "--int8", stdin="w1\n") == (
         2,
         "",
-        f"lamina: {onnx}: is an ONNX export; whether it has 8 bits is chosen by `lamina export --int8`.\n",
+        f"lamina: {onnx}: is an ONNX export; to run it in 8 bits, export it with `lamina export --int8`.\n",
     )
     assert run_lamina("export", onnx, "--to", "onnx", "--out", tmp_path / "again") == (
         3,
@@ -205,10 +205,10 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("decoder.onnx", b"nonsense", "damaged (its SHA-256 differs from the one in onnx.json)."),
+        ("decoder.onnx", b"nonsense", "damaged (SHA-256 does not match onnx.json)."),
         ("decoder.onnx", None, "not found, but onnx.json lists it."),
         ("onnx.json", b"{", "not JSON ("),
-        ("onnx.json", b"{}", "format: must be given. Export the model again."),
+        ("onnx.json", b"{}", "format: is required. Export the model again."),
     ],
 )
 def test_damage_is_named(folder: Path, tmp_path: Path, name: str, content: bytes | None, message: str) -> None:

@@ -151,7 +151,7 @@ def test_corpus_score_by_hand() -> None:
 def test_one_file_and_its_case() -> None:
     with pytest.raises(UsageError, match="m2 takes one --ref"):
         MaxMatch(Gold([EXAMPLE, EXAMPLE]))
-    with pytest.raises(UsageError, match="m2 cannot be lower-cased"):
+    with pytest.raises(UsageError, match="m2 cannot ignore case"):
         MaxMatch(Gold([EXAMPLE], lowercase=True))
 
 

@@ -1,1 +1,1 @@
-"""What a run shows of itself: numbers, pictures and pages."""
+"""Analyses of runs: numbers, figures and pages."""

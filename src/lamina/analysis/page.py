@@ -1,4 +1,4 @@
-"""A page in one HTML file: no outside requests, light and dark, for a phone and for paper."""
+"""A page in one HTML file: no external requests, light and dark mode, readable on phones and in print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way files and folders are written: complete under their final name, or not there at all.
+"""Atomic writing of files and folders: complete under their final name, or absent.
 
 Content goes to a temporary name beside the final one, is flushed to disk, and is then renamed. A process that is killed
 at any moment leaves the earlier content untouched.

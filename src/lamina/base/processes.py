@@ -1,4 +1,4 @@
-"""Pools of processes that end with the process that made them."""
+"""Process pools that end with the process that started them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run_in_child(work: Callable[[], Result]) -> Result:
     try:
         found, error = receiver.recv()
     except EOFError as gone:
-        raise DataError("A child process was killed, perhaps for lack of memory.") from gone
+        raise DataError("A child process was killed, possibly out of memory.") from gone
     finally:
         child.kill()
         child.join()

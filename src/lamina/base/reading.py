@@ -23,7 +23,7 @@ CHUNK = 2**17  # compressed bytes read at a time
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, decompressed by its suffix; whatever goes wrong names the file."""
+    """A file's bytes, decompressed by its suffix; errors name the file."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rb") as unpacked:
@@ -39,7 +39,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     except IsADirectoryError as error:
         raise DataError(f"{path}: is a folder, not a file.") from error
     except (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError) as error:
-        raise DataError(f"{path}: damaged, or not compressed as its name says ({error}).") from error
+        raise DataError(f"{path}: damaged, or not in the format of its suffix ({error}).") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
@@ -94,7 +94,7 @@ def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{name}:{number}: not UTF-8 (byte 0x{content[error.start]:02x} at column {error.start + 1}). "
-                "Convert the file, for instance with iconv."
+                "Convert the file, for example with iconv."
             ) from error
 
 
@@ -123,7 +123,7 @@ def read_sealed_json(path: Path) -> dict[str, Any]:
     content = read_json(path)
     expected = content.pop(CHECKSUM, None)
     if expected is not None and expected != _checksum(content):
-        raise DataError(f"{path}: damaged (its `{CHECKSUM}` differs; if you edited the file, remove that line).")
+        raise DataError(f"{path}: damaged (its `{CHECKSUM}` does not match; if you edited the file, remove that line).")
     return content
 
 

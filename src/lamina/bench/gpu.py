@@ -1,4 +1,4 @@
-"""What `lamina doctor --gpu` tries: a few updates of three systems in each precision, beside the CPU's."""
+"""The checks of `lamina doctor --gpu`: a few updates of three systems in each precision, compared with the CPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Trial:
             return self.problem
         away = abs(self.last_loss - self.cpu_loss) / self.cpu_loss
         if not away <= TOLERANCE[self.precision]:
-            return f"the loss is {away:.0%} away from the CPU's"
+            return f"the loss differs from the CPU's by {away:.0%}"
         return "ok" if self.last_loss < self.first_loss else "does not learn"
 
 
@@ -111,4 +111,4 @@ def search_briefly(model: Seq2Seq, precision: Precision) -> None:
     settings = SearchSettings(beam=2, max_length=(0.0, 5))
     (found,) = backend.search([SourceBatch([[5, 6, Seq2Seq.eos_id], [7, Seq2Seq.eos_id]])], settings)
     if not all(found):
-        raise ArithmeticError("beam search finds nothing")
+        raise ArithmeticError("beam search found nothing")

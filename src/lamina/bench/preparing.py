@@ -1,4 +1,4 @@
-"""How fast text becomes ids and ids become batches, beside SentencePiece alone and beside training."""
+"""Speed of encoding and batching, compared with SentencePiece alone and with training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast the server answers, over loopback: latency and tokens per second at several numbers of clients."""
+"""Server speed over loopback: latency and tokens per second by number of clients."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def wait_until_ready(process: subprocess.Popen[bytes], told: Path) -> int:
             if status == 200:
                 return int(told.read_text())
         await asyncio.sleep(0.1)
-    raise DataError("The server did not start; `lamina serve RUN` says why.")
+    raise DataError("The server did not start; run `lamina serve RUN` to see why.")
 
 
 class Connection:
@@ -123,7 +123,7 @@ class Connection:
         return int(head[9:12]), await self.reader.readexactly(length)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.writer.close()
 
 
@@ -133,7 +133,7 @@ def request_body(texts: Sequence[str], beam: int) -> bytes:
 
 
 async def drive(port: int, lines: Sequence[str], beam: int, clients: int) -> list[float]:
-    """Send lines one by one from so many clients; the seconds that each took."""
+    """Send lines one by one from this many clients; returns the seconds that each took."""
     waiting, times = iter(lines), []
 
     async def client() -> None:
@@ -144,7 +144,7 @@ async def drive(port: int, lines: Sequence[str], beam: int, clients: int) -> lis
             status, _ = await connection.ask("POST", "/v1/translate", body)
             times.append(time.perf_counter() - started)
             if status != 200:
-                raise DataError(f"The server answered {status}.")
+                raise DataError(f"The server returned status {status}.")
         connection.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -209,6 +209,6 @@ def median_of(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def percentile(times: Sequence[float], rank: int) -> float:
-    """The time within which so many of a hundred were done."""
+    """The given percentile."""
     ordered = sorted(times)
     return ordered[min(len(ordered) - 1, int(len(ordered) * rank / 100))]

@@ -1,4 +1,4 @@
-"""How fast a recipe trains on this machine, and how much of the machine that is."""
+"""Training speed of a recipe on this machine, absolute and relative to its peak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: `lamina VERB …`. Each verb is a thin file: parse, call the library, print."""
+"""The command line: `lamina VERB …`. Each command is a thin module: parse, call the library, print."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from lamina.errors import DataError, LaminaError, UsageError
 from lamina.version import __version__
 
 BROKEN_PIPE = 141  # as a shell reports it
-MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the size of the model."
+MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the model size."
 OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 
 app = typer.Typer(
@@ -81,7 +81,7 @@ app.add_typer(bench, name="bench")
 
 
 def show_version(wanted: bool) -> None:
-    """Print the version and stop."""
+    """Print the version and exit."""
     if wanted:
         print(f"lamina {__version__}")
         raise typer.Exit
@@ -92,7 +92,7 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
 ) -> None:
     """Train, understand and serve sequence-to-sequence models whose decoder can read every encoder layer.
 
@@ -107,7 +107,7 @@ def options(
 
 
 def use_utf8() -> None:
-    """Write UTF-8 whatever the locale, paths of any bytes included; a stream that is closed swallows its output."""
+    """Use UTF-8 regardless of the locale, even for undecodable paths; output to a closed stream is discarded."""
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -117,7 +117,7 @@ def use_utf8() -> None:
 
 
 def main() -> None:
-    """Run a verb; an error is one or two lines and an exit code, a traceback only with `--debug`."""
+    """Run a command; an error prints one or two lines and sets the exit code, with a traceback only for `--debug`."""
     use_utf8()
     limited = limit_instructions()
     if limited:

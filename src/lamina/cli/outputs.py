@@ -1,4 +1,4 @@
-"""Files that a command writes for its user: never over an input or an existing file, complete or not at all."""
+"""Output files of commands: never overwrite an input or, without --force, an existing file; complete or absent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_output(path: Path | None, inputs: Iterable[Path | None], force: bool) 
 
 
 def check_page(page: Path, others: Iterable[Path], inputs: Iterable[Path], force: bool) -> None:
-    """Refuse to replace files beside a page unless that page was made by Lamina before."""
+    """Refuse to replace files next to a page unless that page was written by Lamina."""
     from lamina.analysis.page import is_ours
 
     inputs = list(inputs)

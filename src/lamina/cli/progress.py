@@ -1,4 +1,4 @@
-"""Bars on a terminal; elsewhere silence, or lines for what takes long."""
+"""Progress bars on a terminal; elsewhere nothing, or lines for long tasks."""
 
 from __future__ import annotations
 

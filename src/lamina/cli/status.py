@@ -1,4 +1,4 @@
-"""A sign of life on a terminal while a command loads, until it writes something itself."""
+"""A spinner on the terminal while a command loads, until it writes something itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIGNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 @contextmanager
 def show_loading(words: str) -> Iterator[None]:
-    """Show a spinner on stderr if that is a terminal; whatever is written to stdout or stderr ends it."""
+    """Show a spinner on stderr if it is a terminal; any output to stdout or stderr ends it."""
     if not sys.stderr.isatty():
         yield
         return
@@ -34,7 +34,7 @@ def show_loading(words: str) -> Iterator[None]:
 
 
 class Spinner:
-    """Draws a sign and some words in place, in a thread of its own."""
+    """Draws a symbol and some text in place, in a separate thread."""
 
     def __init__(self, stream: TextIO, words: str) -> None:
         self.stream, self.words = stream, words

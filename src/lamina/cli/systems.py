@@ -16,7 +16,7 @@ from lamina.systems.published import IWSLT_VOCABULARY, SIZES, SYSTEMS, Configura
 
 def systems(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A system or one of its configurations; omitted, all systems.")
+        str | None, typer.Argument(metavar="NAME", help="System or configuration; omit it to list all systems.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""A training on the terminal: its log lines and a live bar, both on stderr."""
+"""Training progress on the terminal: log lines and a live bar, both on stderr."""
 
 from __future__ import annotations
 

@@ -38,11 +38,11 @@ NOT_SAMPLED = ("beam", "diverse_groups", "diversity")  # settings of beam search
 
 @with_search_options
 def translate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several form an ensemble.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run or model; several form an ensemble.")],
     input_file: Annotated[
         Path | None, typer.Option("--input", help="Lines to translate (plain, .gz, .zst).", show_default="stdin")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Where to write.", show_default="stdout")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Output file.", show_default="stdout")] = None,
     *,
     force: Force = False,
     search: dict[str, Any],
@@ -50,51 +50,64 @@ def translate(
         int, typer.Option("--nbest", min=1, max=256, help="Translations per line (jsonl, tsv, moses).")
     ] = 1,
     prefix: Annotated[
-        Path | None, typer.Option("--prefix", help="A prefix for each translation, one per line.")
+        Path | None, typer.Option("--prefix", help="File of prefixes that translations must start with, one per line.")
     ] = None,
     shallow: Annotated[
         Path | None,
-        typer.Option("--shallow", help="The run that RUN was grown from; both rank the n-best (shallow-deep)."),
+        typer.Option("--shallow", help="Run that RUN was grown from; both rank the n-best list (shallow-deep)."),
     ] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample instead of using beam search.")] = False,
     temperature: Annotated[
         float | None,
-        typer.Option("--temperature", min=0.0, max=100.0, help="With --sample; 0 is greedy.", show_default="1.0"),
+        typer.Option(
+            "--temperature",
+            min=0.0,
+            max=100.0,
+            help="With --sample: softmax temperature; 0 is greedy.",
+            show_default="1.0",
+        ),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", min=1, help="With --sample: draw from the k most likely tokens.")
+        int | None, typer.Option("--top-k", min=1, help="With --sample: sample from the k most likely tokens.")
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option("--top-p", min=0.0, max=1.0, help="With --sample: draw from this probability mass.")
+        float | None,
+        typer.Option("--top-p", min=0.0, max=1.0, help="With --sample: nucleus sampling with this probability mass."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="With --sample.", show_default="1")
+        int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="With --sample: random seed.", show_default="1")
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="`text` is one output line per input line.")] = "text",
+    form: Annotated[
+        Format, typer.Option("--format", help="Output format; `text` is one line per input line.")
+    ] = "text",
     format_in: Annotated[
         FormatIn | None,
         typer.Option(
             "--format-in",
-            help="A whole document: its sentences are translated, its layout and markup stay.",
+            help="Translate a whole document by sentence; keeps layout and markup.",
             show_default="lines",
         ),
     ] = None,
-    alignments: Annotated[bool, typer.Option("--alignments", help="Source–target pairs of subwords (jsonl).")] = False,
-    attention: Annotated[bool, typer.Option("--attention", help="The last layer's attention (jsonl).")] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Add subword alignments to the output (jsonl).")
+    ] = False,
+    attention: Annotated[
+        bool, typer.Option("--attention", help="Add the last layer's attention to the output (jsonl).")
+    ] = False,
     checkpoint: Checkpoint = "best",
     int8: Int8 = False,
     shortlist: ShortlistFolder = None,
-    buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines to read before translating any.")] = 2000,
+    buffer: Annotated[int, typer.Option("--buffer", min=1, help="Number of lines to read and batch at a time.")] = 2000,
     shard: Annotated[
         str | None,
         typer.Option("--shard", metavar="I/N", help="Translate part I of N of the input to a file in --output DIR."),
     ] = None,
     shards: Annotated[
-        int | None, typer.Option("--shards", min=1, help="With --cluster: how many parts, each a job.")
+        int | None, typer.Option("--shards", min=1, help="With --cluster: number of parts, one job each.")
     ] = None,
     cluster: OnCluster = None,
     cluster_options: ClusterOptions = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="With --cluster local: parts at a time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="With --cluster local: number of parallel jobs.")] = 1,
     device: Device = "auto",
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only translations and errors.")] = False,
@@ -124,9 +137,11 @@ def translate(
     if format_in is not None and (form != "text" or prefix is not None or shallow is not None):
         raise UsageError("--format-in writes the document; omit --format, --prefix and --shallow.")
     if shallow is not None and (sample or prefix or alignments or attention):
-        raise UsageError("--shallow works with plain beam search only: omit --sample, --prefix and attention.")
+        raise UsageError(
+            "--shallow works only with plain beam search: omit --sample, --prefix, --attention and --alignments."
+        )
     if cluster is None and (cluster_options or jobs > 1):
-        raise UsageError(f"{'--cluster-option' if cluster_options else '--jobs'} acts only with --cluster.")
+        raise UsageError(f"{'--cluster-option' if cluster_options else '--jobs'} requires --cluster.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
     if cluster is not None or shards is not None:
         translate_on_cluster(input_file, output, cluster, cluster_options, shards, shard, jobs, form)
@@ -154,7 +169,7 @@ def translate(
     interactive = input_file is None and sys.stdin.isatty()
     if interactive and not quiet:
         source, written = translator.text.source.language, translator.text.target.language
-        print(f"Ready ({source} → {written}): type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
+        print(f"Ready ({source} → {written}): type a sentence and press Enter; Ctrl-D to quit.", file=sys.stderr)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(open_output(output))
         progress = stack.enter_context(show_progress(quiet or interactive or (output is None and sys.stdout.isatty())))
@@ -227,11 +242,11 @@ def sampling_settings(
     given = [name for name, value in drawing.items() if value is not None]
     if not sample:
         if given:
-            raise UsageError(f"{flag(given[0])} acts only with --sample.")
+            raise UsageError(f"{flag(given[0])} requires --sample.")
         return None
     idle = [name for name in NOT_SAMPLED if search[name] is not None]
     if idle or prefix is not None:
-        raise UsageError(f"{flag(idle[0]) if idle else '--prefix'} acts only in beam search; omit --sample.")
+        raise UsageError(f"{flag(idle[0]) if idle else '--prefix'} applies only to beam search; omit --sample.")
     from lamina.search.sampling import SamplingSettings
 
     return SamplingSettings(**{name: value for name, value in drawing.items() if value is not None})

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in one line: what it is, the nearest name, where to look."""
+"""Command-line errors in one line: what is wrong, the nearest name, where to look."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def explain(error: Any, whole: Any, words: Sequence[str]) -> str:
-    """An error of click about the words after `lamina`, where `whole` is the command with all its verbs."""
+    """Explain an error of click about the words after `lamina`; `whole` is the root command."""
     path, command, rest = find_verb(whole, words)
     match type(error).__name__:
         case "NoSuchOption":
@@ -57,7 +57,7 @@ def unknown_option(error: Any, command: Any, words: Sequence[str]) -> str:
     given = [word.split("=")[0] for word in words]
     typed = next((word for word in given if word.startswith(error.option_name)), error.option_name)
     if typed in RESUMING:
-        return f"there is no `{typed}`: to resume, rerun the same command."
+        return f"unknown option `{typed}`: to resume, rerun the same command."
     known = [name for option in command.params for name in option.opts if name.startswith("-")]
     return f"unknown option `{typed}`.{nearest(typed, [*known, '--help'])}"
 

@@ -1,4 +1,4 @@
-"""Lines to ids in parallel processes, in order, with a bounded number of lines under way."""
+"""Encode lines to ids in parallel processes, in order, with a bounded number of lines in flight."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def in_order(
         while waiting:
             yield waiting.popleft().result()
     except BrokenExecutor as error:
-        raise DataError("A worker process was killed, perhaps for lack of memory; use fewer --workers.") from error
+        raise DataError("A worker process was killed, possibly out of memory; use fewer --workers.") from error
 
 
 def _nothing(_: None) -> None:

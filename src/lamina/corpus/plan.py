@@ -1,4 +1,4 @@
-"""Everything that decides what a prepared data folder holds."""
+"""Everything that determines the content of a data folder."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Plan:
             )
         if self.lowercase and self.subwords != "sentencepiece":
             raise UsageError(
-                f"--lowercase needs --subwords sentencepiece, but it is `{self.subwords}`: lower-case the files."
+                f"--lowercase needs --subwords sentencepiece, but it is `{self.subwords}`: lowercase the files."
             )
         if self.pretokenized and self.subwords != "bpe":
-            raise UsageError(f"--pretokenized acts only with --subwords bpe, but it is `{self.subwords}`.")
+            raise UsageError(f"--pretokenized requires --subwords bpe, but it is `{self.subwords}`.")
         for split, source in self.splits().items():
             for path in source.paths:
                 if path.is_dir():
@@ -61,7 +61,7 @@ class Plan:
                 if not path.exists():
                     raise DataError(f"{path}: not found (the {split} data).")
                 if not path.is_file():
-                    raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs several times.")
+                    raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs more than once.")
 
     def splits(self) -> dict[str, PairSource]:
         """The parts of the data by name."""

@@ -56,7 +56,7 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
             raise
         except OSError as error:
             raise DataError(
-                f"{out}: cannot be written ({error.strerror}). Nothing is lost: rerun the same command."
+                f"{out}: cannot be written ({error.strerror}). Nothing was lost: rerun the same command to resume."
             ) from error
     remove(out / LOCK)
     return PreparedData(out)
@@ -79,7 +79,7 @@ def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int,
 
 
 def check_folder(out: Path, description: dict[str, Any]) -> None:
-    """Refuse a folder that holds anything else than an earlier run of the same plan."""
+    """Refuse a folder that contains anything but an earlier run of the same plan."""
     if (out / PLAN).exists():
         before = read_json(out / PLAN)
         if before != description:

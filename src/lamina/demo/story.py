@@ -1,4 +1,4 @@
-"""The whole story on the built-in corpus: prepare, train two systems, translate, score, report."""
+"""The steps of `lamina demo`: prepare, train two systems, translate, score, report."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _bar(
     parts = []
     if bars.intervals:
         low, high = (frame.y(y.share(each)) for each in bars.intervals[place])
-        hint += f" (95 % interval {bars.intervals[place][0]:.4g} to {bars.intervals[place][1]:.4g})"
+        hint += f" (95% interval {bars.intervals[place][0]:.4g} to {bars.intervals[place][1]:.4g})"
         parts = [line(centre, low, centre, high, "interval")]
         parts += [line(centre - 4, at, centre + 4, at, "interval") for at in (low, high)]
     parts.insert(0, rectangle(left + gap, min(end, zero), thick - 2 * gap, abs(zero - end), index, hint))

@@ -1,4 +1,4 @@
-"""Colours of every figure: people with any kind of colour vision can tell them apart, on white and on black."""
+"""Colours of every figure: distinguishable with any kind of colour vision, on white and on black."""
 
 from __future__ import annotations
 

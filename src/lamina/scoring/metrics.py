@@ -41,7 +41,7 @@ def check_names(names: Sequence[str]) -> list[str]:
 
 
 def names_to_compare(names: Sequence[str]) -> list[str]:
-    """The same names with `rouge` taken apart: its three measures are compared each by itself."""
+    """The same names with `rouge` expanded: its three measures are compared separately."""
     parts = {"rouge": ("rouge-1", "rouge-2", "rouge-l")}
     return list(dict.fromkeys(part for name in check_names(names) for part in parts.get(name, (name,))))
 

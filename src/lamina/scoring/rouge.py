@@ -1,7 +1,7 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004): F1 of shared words, word pairs and the longest common subsequence, × 100.
 
 Computed by Google's `rouge-score`, with its Porter stemmer. The corpus score is the mean over sentences; of several
-references the one with the best F1 counts, for each sentence and each of the three measures by itself. `rouge` scores
+references the one with the best F1 counts, separately for each sentence and each of the three measures. `rouge` scores
 by ROUGE-L, with the other two in the details; where outputs are compared it stands for all three, each with an interval
 and p of its own. The tokeniser keeps lower-cased a–z and 0–9 only: it is made for English, and a text in another script
 would score 0 whatever it says, which is refused.
@@ -32,7 +32,7 @@ class Rouge:
     def __init__(self, gold: Gold) -> None:
         self._scorer = make_scorer()
         if not any(re.search("[A-Za-z0-9]", line) for reference in gold.references for line in reference):
-            raise DataError("ROUGE sees a–z and 0–9 only, and no reference has any of them.")
+            raise DataError("ROUGE counts only a–z and 0–9, and the references contain none of them.")
         self.sentences = len(gold.references[0])
         self._references = list(zip(*gold.references, strict=True))
 

@@ -1,4 +1,4 @@
-"""Is one output better than another, or is the difference chance?
+"""Significance tests: is one output better than another, or is the difference due to chance?
 
 Two tests over a metric's sentence statistics, both paired, two-sided and reproducible under a seed. Δ is the difference
 of the two corpus scores, s a resampled one; the 1 added on both sides keeps p above 0 (Riezler & Maxwell 2005, §3).

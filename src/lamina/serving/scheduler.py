@@ -2,7 +2,7 @@
 
 Sentence k of a request is due k × SPACING after the request arrived, and the worker's threads always take what is due
 first: a long document fills whatever time is left, and does not delay short requests. A thread never waits for a
-full batch. While all threads are at work on documents, one more takes the short requests.
+full batch. While all threads are busy with documents, an extra thread takes the short requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lamina.serving.refusals import Refusal, overloaded, too_large, worker_lost
 SPACING = 0.25  # seconds
 SHORT = 4  # sentences of a request that counts as short
 ATTEMPTS = 2  # workers that may die while they decode a sentence
-WINDOW = 3  # times a batch: so many of the next sentences are looked at for similar lengths
+WINDOW = 3  # batches' worth of waiting sentences to search for similar lengths
 
 Group = tuple[str, tuple[tuple[str, Any], ...], bool, bool]
 
@@ -65,7 +65,7 @@ class DecodingBatch:
     unwanted_since: float | None = None  # when it was first seen that all its sentences were given up
 
     def unwanted_for(self, now: float) -> float:
-        """Seconds since all its sentences were given up, as far as anybody looked."""
+        """Seconds since all its sentences were found to be given up."""
         if not all(sentence.future.done() for sentence in self.sentences):
             return 0.0
         if self.unwanted_since is None:
@@ -99,7 +99,7 @@ class Scheduler:
     def submit(self, sentences: Sequence[QueuedSentence]) -> None:
         """Queue a request's sentences, all or none."""
         if len(sentences) > self.limit:
-            raise too_large("sentences of a request", self.limit, len(sentences))
+            raise too_large("sentences per request", self.limit, len(sentences))
         if self.waiting + self.decoding + len(sentences) > self.limit:
             raise overloaded(self.waiting + self.decoding)
         now = self.clock()
@@ -109,7 +109,7 @@ class Scheduler:
         self.dispatch()
 
     def abandon(self, sentences: Iterable[QueuedSentence]) -> None:
-        """Nobody wants these any more: they leave the queue, or their batch."""
+        """Abandon sentences: they leave the queue, or their batch."""
         stopped: dict[int, list[int]] = {}
         for sentence in sentences:
             if sentence.future.done():

@@ -1,4 +1,4 @@
-"""Several trainings as processes, some in parallel."""
+"""Run several trainings as processes, some in parallel."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Training:
 
     @property
     def log(self) -> Path:
-        """What it prints."""
+        """The log file."""
         return self.run.with_name(f"{self.run.name}.log")
 
     def command(self) -> list[str]:
-        """As a user would type it."""
+        """The command line."""
         overrides = (f"name={self.name}", f"train.max_steps={self.steps}", *self.overrides)
         return [
             *(sys.executable, "-m", "lamina", "train", self.recipe, "--data", str(self.data), "--out", str(self.run)),
@@ -50,7 +50,7 @@ class Training:
 
 
 class TrainingError(LaminaError):
-    """A training that ended early; says what it said last, with its exit code."""
+    """A training that ended early; the message is the last line of its log, with its exit code."""
 
     def __init__(self, log: Path, code: int) -> None:
         last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
@@ -60,7 +60,7 @@ class TrainingError(LaminaError):
 
 
 def train_all(trainings: Sequence[Training], at_once: int, show: Show) -> None:
-    """Carry all of them out; when one fails or this process is stopped, the others save and stop too."""
+    """Run all of them; if one fails or this process is stopped, the others save and stop, too."""
     waiting = list(trainings)
     try:
         with _stopped_at_the_end() as running:

@@ -1,4 +1,4 @@
-"""What the runs of a study achieved: outputs, scores, significance and costs."""
+"""Results of the runs of a study: outputs, scores, significance and costs."""
 
 from __future__ import annotations
 

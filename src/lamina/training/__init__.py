@@ -1,1 +1,1 @@
-"""Training: any recipe, resumable at any moment, on one process or many."""
+"""Training of any recipe, resumable at any time, in one or several processes."""

@@ -1,4 +1,4 @@
-"""The weights of many layers in 16 bits, all in one operation.
+"""Conversion of the weights of many layers to 16 bits in one operation.
 
 Autocast converts each weight by itself, forward and backward: in a deep, narrow model these small operations are a
 third of all, and a GPU spends more time starting them than on the work. Values and gradients are the same.

@@ -60,13 +60,13 @@ def join_ranks(device: str) -> Iterator[Ranks]:
 
 @contextmanager
 def explain_lost_ranks(ranks: Ranks) -> Iterator[None]:
-    """Turn what a collective raises when another process has ended into an error that says so."""
+    """Turn the errors of collectives whose peer has exited into one that says so."""
     try:
         yield
     except RuntimeError as error:  # those of torch.distributed are RuntimeErrors as well
         if not isinstance(error, distributed.DistError) and not any(words in str(error) for words in LOST):
             raise
         raise LaminaError(
-            f"Rank {ranks.rank} of {ranks.count} lost its connection to the others: one of them has ended, and says "
-            "why in its own output. Rerun the same command on every machine to resume from the last checkpoint."
+            f"Rank {ranks.rank} of {ranks.count} lost its connection to the others: one of them has exited; its output "
+            "says why. Rerun the same command on every machine to resume from the last checkpoint."
         ) from error

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, which validates, is saved and is used in their place."""
+"""An exponential moving average of the weights, which is validated, saved and used in their place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MovingAverage:
         self.average = {name: weight.detach().clone() for name, weight in model.named_parameters()}
 
     def update(self) -> None:
-        """Take in the weights of a new step."""
+        """Update the average with the current weights."""
         weights = [weight.detach() for weight in self.model.parameters()]
         torch._foreach_lerp_(list(self.average.values()), weights, 1 - self.decay)
 

@@ -1,4 +1,4 @@
-"""Batches on their way to the device: as tensors in pinned memory, loaded by a thread while the device computes."""
+"""Loading of batches: as tensors in pinned memory, by a thread while the device computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One update: micro-batches in, gradients out, and what is to be known about them."""
+"""One update: gradients of the loss over micro-batches, and statistics about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Objective:
             self.parallel = DistributedDataParallel(model, device_ids=places, gradient_as_bucket_view=True)
         self.compute: Callable[..., Loss] = self.parallel
         if compiled:
-            logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it tells at length what it leaves uncompiled
+            logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it logs at length what it leaves uncompiled
             self.compute = torch.compile(self.parallel, dynamic=True)
         elif ranks.device.type == "cuda":
             cast_weights_together(model)
@@ -63,7 +63,7 @@ class Objective:
 
 @contextmanager
 def explain_memory(batch: TensorBatch, device: torch.device) -> Iterator[None]:
-    """Say which batch was too large, forward or backward, and what helps."""
+    """Turn an out-of-memory error into one that names the batch and a remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch's own for GPUs is a RuntimeError too

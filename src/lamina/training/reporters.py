@@ -1,4 +1,4 @@
-"""What a run reports: lines for people, records for programs. The terminal's bar is the command line's."""
+"""Reports of a run: lines for people, records for programs. The terminal's bar is in `cli`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lamina.training.distributed import Ranks
 
 
 class Reporter(Protocol):
-    """What the trainer tells."""
+    """Receives the trainer's events."""
 
     @property
     def stopped(self) -> bool: ...  # whether training is to end after this step

@@ -1,4 +1,4 @@
-"""Signals that ask a training to save and stop: a terminal's Ctrl-C, a cluster's end of time."""
+"""Signals that make training save and stop: Ctrl-C in a terminal, a time limit on a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXIT_CODES = {signal.SIGTERM: 75, signal.SIGUSR1: 75, signal.SIGINT: 130}
 
 @contextmanager
 def catch_signals(received: list[int]) -> Iterator[None]:
-    """Within the context they end nothing, but are added to `received`; Python allows it in the main thread only."""
+    """Within the context, signals are only recorded in `received`; works in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""A training from its recipe, data and folder: what `lamina train` and `lamina.train` have in common."""
+"""Start training from a recipe, data and a folder: shared by `lamina train` and `lamina.train`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Display = AbstractContextManager[Reporter]
 
 @dataclass(frozen=True)
 class Start:
-    """Where a training begins and what it runs on."""
+    """Initial weights, device and logging of a training."""
 
     init_from: StrPath | None = None
     grow_from: StrPath | None = None

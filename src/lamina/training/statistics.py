@@ -102,7 +102,7 @@ class Pace:
         return None if seconds is None else f"About {describe_duration(seconds)} for the {left:,} steps left."
 
     def seconds_left(self, steps: int) -> float | None:
-        """For so many more steps, at the mean pace so far, validation and saving included; None if it is too early."""
+        """The time for this many more steps at the mean pace so far, including validation; None if it is too early."""
         timed = self.steps - WARM_UP
         return steps * (time.perf_counter() - self.started) / timed if timed > 0 else None
 

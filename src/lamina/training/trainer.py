@@ -328,7 +328,7 @@ class Trainer:
         return [step for _, step in self.ranking]
 
     def _averaged(self) -> AbstractContextManager[None]:
-        """Within the context the model is the one that would be used: the moving average, if there is one."""
+        """Within the context, the model has the weights that would be used: the moving average, if there is one."""
         return nullcontext() if self.ema is None else self.ema.in_place()
 
     def _is_asked_to_stop(self) -> bool:

@@ -1,4 +1,4 @@
-"""What decodes: the CPU engine where it knows the model, else torch, on any device.
+"""Decoding backends: the CPU engine if it supports the model, otherwise torch, on any device.
 
 Beam search by the engine needs no torch, so this module imports it only where it is used.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lamina.search.sampling import Sampler
 
 Hypotheses = list[list[Hypothesis]]  # of every source, best first
-COPIES = "--shortlist: head `pointer` copies any entry of the vocabulary; omit it."
+COPIES = "--shortlist: not supported for head `pointer`, which copies any token; omit it."
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def choose_backend(
                 f"the CPU engine does not support {reason}; decoding with torch, which is slower."
             ]
     if int8:
-        raise UsageError("--int8 is for decoding on a CPU.")
+        raise UsageError("--int8 is only for decoding on a CPU.")
     return TorchBackend(models, shortlist), []
 
 
@@ -95,7 +95,7 @@ class EngineBackend:
         return thread_count()
 
     def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
-        """When the caller stops listening (Ctrl-C, an error), whatever is under way ends at its next step."""
+        """When the caller stops iterating (Ctrl-C, an error), running searches end at their next step."""
         stops = [np.zeros(len(batch.sources), np.int64) for batch in batches]
         futures: list[Future[Hypotheses]] = []
         try:

@@ -1,4 +1,4 @@
-"""Translators from what is on disk."""
+"""Loading of translators from disk."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def require_unchanged(files: Sequence[ModelFiles]) -> None:
     """Refuse folders that another model has replaced since their digests were checked."""
     for each in files:
         if read_config_file(each.folder / CONFIG) != each.config:
-            raise DataError(f"{each.folder}: was replaced by another model while it was in use; load it again.")
+            raise DataError(f"{each.folder}: was replaced by another model while in use; load it again.")
 
 
 def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
@@ -109,17 +109,17 @@ def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
     from lamina.translation.onnx import OnnxBackend
 
     if not alone:
-        raise UsageError(f"{folder}: is an ONNX export, which cannot be part of an ensemble; use its run instead.")
+        raise UsageError(f"{folder}: is an ONNX export, which cannot be part of an ensemble; use the run instead.")
     if device == "cuda":
         raise UsageError(f"{folder}: is an ONNX export, which Lamina runs on a CPU; omit --device.")
     if int8:
-        raise UsageError(f"{folder}: is an ONNX export; whether it has 8 bits is chosen by `lamina export --int8`.")
+        raise UsageError(f"{folder}: is an ONNX export; to run it in 8 bits, export it with `lamina export --int8`.")
     backend = OnnxBackend(folder)
     return Translator([], TextPipeline.load(folder), backend.description.decode, backend=backend)
 
 
 def int8_ratio(translator: Translator) -> float:
-    """How long decoding takes in 8 bits, relative to 32; measured on a few short sources."""
+    """The decoding time in 8 bits, relative to 32 bits; measured on a few short sources."""
     from lamina.engine.compilation import make_engine
 
     assert isinstance(translator.backend, EngineBackend)

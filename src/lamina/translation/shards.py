@@ -1,4 +1,4 @@
-"""A part of a file's lines. All parts one after another are the file; none needs to know of the others."""
+"""Parts of a file's lines, which are translated independently and concatenated afterwards."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class InputPart:
         return f"{self.number}/{self.count}"
 
     def name(self, form: str) -> str:
-        """Of the file that holds its output; in the order of names the parts are the whole."""
+        """The name of the output file; sorted by name, the parts form the whole."""
         return f"part-{self.number:06}-of-{self.count:06}.{SUFFIXES[form]}"
 
     def pattern(self, form: str) -> str:
-        """What matches the names of all parts."""
+        """A glob pattern for the names of all parts."""
         return f"part-*-of-{self.count:06}.{SUFFIXES[form]}"
 
 

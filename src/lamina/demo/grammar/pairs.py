@@ -21,7 +21,7 @@ _PATIENCE = 50_000  # draws without a new pair
 
 
 def demo_pairs(split: Split, count: int, seed: int = 1) -> Iterator[tuple[str, str]]:
-    """The first `count` pairs (English, German) of a split: all distinct, and no sentence of another split's."""
+    """The first `count` pairs (English, German) of a split: all distinct, and with no sentence of another split."""
     if split not in get_args(Split):
         raise UsageError(f"split: must be one of {', '.join(get_args(Split))}, but is `{split}` instead.")
     if count < 0:
@@ -56,15 +56,15 @@ def _pairs(split: Split, count: int, seed: int) -> Iterator[tuple[str, str]]:
                 break
         else:
             raise UsageError(
-                f"count: split `{split}` has given {len(seen):,} distinct pairs and then none in {_PATIENCE:,} draws, "
-                f"but {count:,} were asked for."
+                f"count: split `{split}` yields only {len(seen):,} distinct pairs ({_PATIENCE:,} draws gave no other), "
+                f"but {count:,} were requested."
             )
         seen.add(digest)
         yield english, german
 
 
 def _split_of(digest: bytes) -> Split:
-    """By the English sentence alone: 90 % train, 5 % valid, 5 % test. German follows, since it is its function."""
+    """By the English sentence alone: 90% train, 5% valid, 5% test. German follows, since it is its function."""
     percent = digest[0] * 100 // 256
     return "train" if percent < 90 else "valid" if percent < 95 else "test"
 

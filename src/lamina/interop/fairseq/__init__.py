@@ -61,7 +61,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]
         if refused is None:
             raise DataError(f"{path}: not a checkpoint that torch can load ({type(error).__name__}).") from error
         raise DataError(
-            f"{path}: contains a pickled `{refused[1]}`; it was not loaded, since that could execute code."
+            f"{path}: contains a pickled `{refused[1]}`, which was not loaded because it could execute code."
         ) from error
     found = content if isinstance(content, dict) else {}
     for name, kind in (("args", argparse.Namespace), ("model", dict)):

@@ -136,7 +136,7 @@ def refusals(flags: dict[str, Any]) -> Iterator[str]:
                 yield f"`{name}` must equal `{first}` {flags[first]!r}, but is {flags[name]!r} instead."
     for name in flags:
         if name.startswith(("sf_", "ta_")) and name not in DEFAULTS.keys() | NEUTRAL.keys() | IDLE:
-            yield f"`{name}` is not known."
+            yield f"unknown flag `{name}`."
     if flags["layer_wise_attention"] and flags["ta_source_embedding"] and not flags["transparent_attention"]:
         yield "`ta_source_embedding` must come with `transparent_attention` where `layer_wise_attention` is set."
     if not flags["surfacefusion"]:

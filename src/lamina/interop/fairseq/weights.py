@@ -62,7 +62,7 @@ def take_weights(
     read = {name for names in wanted.values() for name in names}
     odd = [name for name in sorted(read) if not isinstance(weights[name], Tensor) or not weights[name].dim()]
     if odd:
-        raise DataError(f"{where}: {odd[0]} is not a tensor of numbers in rows.")
+        raise DataError(f"{where}: {odd[0]} is not a numeric tensor.")
     for name, parts in wanted.items():
         if len({weights[part].shape for part in parts}) > 1:
             raise DataError(f"{where}: {' and '.join(parts)} must have one shape, for {name}.")

@@ -131,7 +131,7 @@ library_name: transformers
 pipeline_tag: translation
 language: [{text.source.language}, {text.target.language}]
 ---
-# A translation model
+# Translation model
 
 `{architecture}`, {config.encoder.layers} encoder and {config.decoder.layers} decoder layers, {config.norm}-norm, \
 d_model {config.d_model}; trained and written with Lamina {__version__}.

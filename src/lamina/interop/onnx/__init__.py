@@ -1,4 +1,4 @@
-"""Export to ONNX: every system, for any runtime that knows the format."""
+"""Export to ONNX: every system, for any ONNX runtime."""
 
 from lamina.interop.onnx.export import export_onnx
 

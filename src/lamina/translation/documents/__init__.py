@@ -1,4 +1,4 @@
-"""Documents: what is translated in them, and everything else kept as it is."""
+"""Documents: their sentences are translated, everything else is kept."""
 
 from lamina.translation.documents.document import Document, Passage
 from lamina.translation.documents.formats import FORMATS, Format, format_of_file, read_document

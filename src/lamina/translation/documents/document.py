@@ -26,7 +26,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Document:
-    """Text that stays as it is, and passages, in the order of the file."""
+    """Passages to translate and the text between them, in the order of the file."""
 
     pieces: tuple[str | Passage, ...]
 
@@ -77,7 +77,7 @@ def separate_spaces(parts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def splitter_of(language: str) -> Splitter:
-    """Cuts text of this language into sentences."""
+    """Splits text of this language into sentences."""
 
     def split(text: str) -> list[str]:
         return split_sentences(text, language)

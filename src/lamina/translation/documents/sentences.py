@@ -1,4 +1,4 @@
-"""Where sentences end: by `sentencex`'s rules for many languages where it is installed, else by a few of our own."""
+"""Sentence splitting: by `sentencex`'s rules for many languages if installed, otherwise by a few built-in rules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_segmenter() -> Any:
 
 
 def locate(text: str, sentences: Iterable[str]) -> list[str]:
-    """Sentences that a library found, with whatever stands between them; what it changed is taken from the text."""
+    """Sentences found by a library, with the text between them; anything it changed is taken from the original."""
     starts: list[int] = []
     position = 0
     for sentence in sentences:
