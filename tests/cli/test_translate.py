@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -97,6 +98,14 @@ def test_rescore_of_plain_text(data: Path, straight: Path) -> None:
     found = [json.loads(line)["log_prob"] for line in result.stdout.splitlines()]
     assert len(found) == 30
     assert all(log_prob < 0 for log_prob in found)
+
+
+def test_rescore_says_what_it_truncates(straight: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("dog " * 1500 + "\n")
+    (tmp_path / "b").write_text("Hund\n")
+    result = run_lamina("rescore", straight, "--source", tmp_path / "a", "--target", tmp_path / "b")
+    assert (result.returncode, len(result.stdout.splitlines())) == (0, 1)
+    assert re.fullmatch(r"lamina: line 1: truncated: [\d,]+ source subwords dropped\.\n", result.stderr)
 
 
 def test_alignments_and_attention(straight: Path, source: list[str]) -> None:

@@ -52,6 +52,7 @@ PREPARE = "prepare --train-pairs {tmp}/x.jsonl --valid-pairs {tmp}/x.jsonl --out
 TRIALS = [
     # options
     Trial("lenpen nan", "translate {run} --lenpen nan", 2, "--lenpen"),
+    Trial("lenpen -1000", "translate {run} --lenpen -1000", 2, "--lenpen"),
     Trial("lenpen huge", "translate {run} --lenpen 1e308", 2, "--lenpen"),
     Trial("temperature inf", "translate {run} --sample --temperature inf", 2, "--temperature"),
     Trial("seed 2^64", "translate {run} --sample --seed 18446744073709551616", 2, "--seed"),
@@ -121,12 +122,18 @@ TRIALS = [
     Trial("eval over its test", "eval {run} --test {tmp}/a {tmp}/a --output {tmp}/a --force", 2, "is also an input", text("a")),
     Trial("report over its test", "analyze report {run} --test {tmp}/a {tmp}/a --out {tmp}/a --force", 2, "is also an input",
           text("a")),
+    Trial("report over a recipe", "analyze report {run} --out {run}/recipe.yaml --force", 2, "recipe.yaml: is also an input"),
     Trial("report over my file", "analyze report {run} --out {tmp}/a", 2, "already exists; use --force", text("a")),
+    Trial("difficulty over its parts", "analyze difficulty {run} --test {tmp}/parts/test.src.part0 {tmp}/parts/test.tgt.part0 "
+          "--out {tmp} --force", 2, "test.src.part0: is also an input", both(lambda tmp: (tmp / "parts").mkdir(),
+          text("parts/test.src.part0"), text("parts/test.tgt.part0"))),
     Trial("demo over my files", "demo --out {tmp}", 2, "is not empty and was not made by `lamina demo`", text("mine")),
     Trial("output in no folder", "translate {run} --output {tmp}/no/such", 3, "cannot be written"),
     # studies
     Trial("equal seeds", "study {tmp}/s.yaml", 2, "seeds: must all differ", text("s.yaml",
           "name: s\ndata: d\ntest: [a, b]\nsteps: 1\nseeds: [1, 1]\nbaseline: x\nsystems: {x: {recipe: r}}\n")),
+    Trial("systems of paths", "study {tmp}/s.yaml", 2, "systems.../../evil", text("s.yaml",
+          "name: s\ndata: d\ntest: [a, b]\nsteps: 1\nbaseline: ../../evil\nsystems: {../../evil: {recipe: r}}\n")),
     Trial("study not YAML", "study {tmp}/s.yaml", 2, "s.yaml: not YAML", text("s.yaml", "a: [")),
     # models, data and folders of other kinds
     Trial("symbolic loop", "translate {tmp}/loop", 3, "loop", lambda tmp: (tmp / "loop").symlink_to(tmp / "loop")),

@@ -100,6 +100,12 @@ def test_a_configuration_that_cannot_work_is_named(folder: Path) -> None:
         load_model_folder(folder)
 
 
+def test_a_billion_layers_are_refused_at_once(folder: Path) -> None:
+    change_config(folder, lambda content: content["model"]["encoder"].update(layers=10**9))
+    with pytest.raises(DataError, match=r"config.json: encoder.layers: must be less than or equal to 1000"):
+        load_model_folder(folder)
+
+
 def test_an_unknown_option_in_the_configuration_is_named(folder: Path) -> None:
     change_config(folder, lambda content: content["model"]["bridge"].update(typo=1))
     with pytest.raises(DataError, match=r"config.json: bridge.typo: not an option. Did you mean `type`"):

@@ -117,9 +117,13 @@ def verdict(series: Sequence[Bars]) -> str:
 
 
 def write_parts(folder: Path, parts: Sequence[Sequence[int]], sources: Sequence[str], targets: Sequence[str]) -> None:
-    """`test.src.part0` to `test.tgt.part3`, the easiest first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, numbers in enumerate(parts):
-        for side, lines in (("src", sources), ("tgt", targets)):
-            text = "".join(f"{lines[number]}\n" for number in numbers)
-            write_file(folder / f"test.{side}.part{part}", text)
+    """The test set in parts, the easiest first."""
+    (folder / "parts").mkdir(parents=True, exist_ok=True)
+    texts = ["".join(f"{lines[number]}\n" for number in numbers) for numbers in parts for lines in (sources, targets)]
+    for path, text in zip(part_paths(folder), texts, strict=True):
+        write_file(path, text)
+
+
+def part_paths(folder: Path) -> list[Path]:
+    """`parts/test.src.part0` to `parts/test.tgt.part3`."""
+    return [folder / "parts" / f"test.{side}.part{part}" for part in range(len(PARTS)) for side in ("src", "tgt")]

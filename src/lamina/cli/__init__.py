@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -144,8 +145,9 @@ def main() -> None:
             print(f"lamina: {error}", file=sys.stderr)
             sys.exit(error.exit_code)
         if isinstance(error, OSError):
-            place = "" if error.filename is None else f"{error.filename}: "
-            print(f"lamina: {place}{error.strerror}.", file=sys.stderr)
+            full = error.errno == errno.ENOSPC  # files that are written are named
+            place = error.filename or ("stdout" if full else None)
+            print(f"lamina: {f'{place}: ' if place else ''}{error.strerror}.", file=sys.stderr)
             sys.exit(DataError.exit_code)
         if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error))):
             print(f"lamina: {MEMORY_ADVICE}", file=sys.stderr)

@@ -90,12 +90,14 @@ def difficulty(
 
         lamina analyze difficulty runs/plain runs/msc --checkpoints 5 --test test.en test.de
     """
-    from lamina.analysis.difficulty import analyze_difficulty, write_parts
+    from lamina.analysis.difficulty import analyze_difficulty, part_paths, write_parts
 
+    folder = out or runs[0] / "analysis"
+    check_page(folder / "difficulty.html", part_paths(folder), test, force)
     sources, references = read_test(*test)
     finding, parts = analyze_difficulty(runs, checkpoints, sources, references)
-    folder = finish(finding, runs, out, force, test, len(parts))
-    write_parts(folder / "parts", parts, sources, references)
+    finish(finding, runs, out, force, test)
+    write_parts(folder, parts, sources, references)
 
 
 @analyze.command("attention", cls=Command)
@@ -215,17 +217,13 @@ def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
     return read(source, target)
 
 
-def finish(
-    finding: Finding, runs: list[Path], out: Path | None, force: bool, inputs: Sequence[Path] = (), parts: int = 0
-) -> Path:
+def finish(finding: Finding, runs: list[Path], out: Path | None, force: bool, inputs: Sequence[Path] = ()) -> None:
     """Write everything, print the table, and say where the page is."""
     from lamina.cli.tables import print_columns
 
     folder = out or runs[0] / "analysis"
     page, *others = finding.paths(folder)
-    others += [folder / "parts" / f"test.{side}.part{part}" for part in range(parts) for side in ("src", "tgt")]
     check_page(page, others, inputs, force)
     paths = finding.write(folder)
     print_columns([finding.head, *finding.texts(finding.rows)])
     print(f"Page: {paths[0]}", file=sys.stderr)
-    return folder

@@ -124,7 +124,7 @@ def translate(
 
         lamina translate runs/first --input large.en --output parts --shard 3/100
     """
-    from lamina.base.reading import decode_lines, read_lines
+    from lamina.base.reading import read_lines
     from lamina.cli.progress import show_progress
     from lamina.cli.sharding import open_shard, translate_on_cluster
     from lamina.translation import load
@@ -149,7 +149,7 @@ def translate(
     first_line = 1
     if shard is None:
         check_output(output, (input_file, prefix), force)
-        lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
+        lines = read_lines(input_file)
     else:
         if prefix is not None or sample or format_in is not None:
             raise UsageError("--shard translates lines by beam search: omit --prefix, --sample and --format-in.")
@@ -211,11 +211,8 @@ def translate_document(
     from lamina.base.reading import open_bytes
     from lamina.translation.documents import read_document
 
-    if input_file is None:
-        content = sys.stdin.buffer.read()
-    else:
-        with open_bytes(input_file) as stream:
-            content = stream.read()
+    with open_bytes(input_file) as stream:
+        content = stream.read()
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

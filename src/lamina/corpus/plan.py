@@ -18,6 +18,14 @@ from lamina.text.subwords import Kind
 PairSource = TwoFiles | OneFile | M2File
 
 
+def digest_input(path: Path) -> str:
+    """SHA-256 of a file that the user gave."""
+    try:
+        return digest(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
 @dataclass(frozen=True)
 class Plan:
     """The inputs and options of `lamina prepare`."""
@@ -82,13 +90,13 @@ class Plan:
         return {
             "format": FORMAT,
             "inputs": {
-                split: [{"name": path.name, "sha256": digest(path)} for path in source.paths]
+                split: [{"name": path.name, "sha256": digest_input(path)} for path in source.paths]
                 for split, source in self.splits().items()
             },
             "fields": [getattr(source, "fields", None) for source in self.splits().values()],
             "subwords": self.subwords,
             "vocab_size": self.vocab_size,
-            "bpe_codes": None if self.bpe_codes is None else digest(self.bpe_codes),
+            "bpe_codes": None if self.bpe_codes is None else digest_input(self.bpe_codes),
             "separate_vocab": self.separate_vocab,
             "pretokenized": self.pretokenized,
             "lowercase": self.lowercase,

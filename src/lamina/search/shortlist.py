@@ -62,8 +62,8 @@ class Shortlist:
                 save_file(
                     tensors, partial / TABLE, metadata={"vocabularies": self.vocabularies, "sha256": self.digest()}
                 )
-        except OSError as error:
-            raise DataError(f"{folder}: cannot be written ({error.strerror}).") from error
+        except (OSError, safetensors.SafetensorError) as error:
+            raise DataError(f"{folder}: cannot be written ({getattr(error, 'strerror', error)}).") from error
 
 
 def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:

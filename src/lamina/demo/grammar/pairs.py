@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, get_args
 
-from lamina.base.files import StrPath
+from lamina.base.files import StrPath, write_file
 from lamina.demo.grammar.english import write_english
 from lamina.demo.grammar.german import write_german
 from lamina.demo.grammar.sentence_drawing import SentenceDrawer
@@ -38,7 +38,7 @@ def write_demo(folder: StrPath, train: int, valid: int, test: int, seed: int = 1
         pairs = list(demo_pairs(split, count, seed))
         for side, language in enumerate(("en", "de")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
+            write_file(folder / f"{split}.{language}", text)
 
 
 def _pairs(split: Split, count: int, seed: int) -> Iterator[tuple[str, str]]:

@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
+from lamina.base.reading import damage_named
 from lamina.errors import DataError
 from lamina.interop.fairseq.arguments import read_arguments
 from lamina.interop.fairseq.dictionary import check_dictionaries, read_dictionary
-from lamina.interop.fairseq.weights import take_weights
+from lamina.interop.fairseq.weights import check_rows, take_weights
 from lamina.model.seq2seq import Seq2Seq
 from lamina.store.model_folder import assign_weights
 from lamina.text.vocabulary import Vocabularies
@@ -41,8 +42,11 @@ def load_checkpoint(checkpoint: Path, source_dictionary: Path, target_dictionary
     """The model in evaluation mode, and its vocabularies."""
     vocabularies = Vocabularies(read_dictionary(source_dictionary), read_dictionary(target_dictionary))
     arguments, weights = read_checkpoint(checkpoint)
-    check_dictionaries(arguments, weights, vocabularies, (source_dictionary, target_dictionary))
-    config = read_arguments(arguments, vocabularies, str(checkpoint))
+    embeddings = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}
+    check_rows(weights, sorted(embeddings & weights.keys()), str(checkpoint))
+    with damage_named(checkpoint):
+        check_dictionaries(arguments, weights, vocabularies, (source_dictionary, target_dictionary))
+        config = read_arguments(arguments, vocabularies, str(checkpoint))
     model = Seq2Seq(config)
     assign_weights(model, take_weights(model, weights, arguments, str(checkpoint)), str(checkpoint))
     return model.eval(), vocabularies

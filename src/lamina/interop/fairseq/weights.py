@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -60,9 +61,7 @@ def take_weights(
     if missing:
         raise DataError(f"{where}: weight {missing[0]} is missing ({len(missing)} in total).")
     read = {name for names in wanted.values() for name in names}
-    odd = [name for name in sorted(read) if not isinstance(weights[name], Tensor) or not weights[name].dim()]
-    if odd:
-        raise DataError(f"{where}: {odd[0]} is not a numeric tensor.")
+    check_rows(weights, sorted(read), where)
     for name, parts in wanted.items():
         if len({weights[part].shape for part in parts}) > 1:
             raise DataError(f"{where}: {' and '.join(parts)} must have one shape, for {name}.")
@@ -70,6 +69,13 @@ def take_weights(
     if left:
         raise DataError(f"{where}: unexpected weight {left[0]} ({len(left)} in total).")
     return {name: torch.cat([weights[part] for part in parts]).float() for name, parts in wanted.items()}
+
+
+def check_rows(weights: dict[str, Tensor], names: Iterable[str], where: str) -> None:
+    """Each of these must be a tensor with at least one dimension."""
+    for name in names:
+        if not isinstance(weights[name], Tensor) or not weights[name].dim():
+            raise DataError(f"{where}: {name} is not a numeric tensor.")
 
 
 def release_names(name: str) -> list[str]:
