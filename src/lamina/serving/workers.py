@@ -137,6 +137,7 @@ class Supervisor:
                 await asyncio.wait_for(self.current.process.wait(), 5)
             except TimeoutError:
                 self.current.process.kill()
+                await self.current.process.wait()
         for listener in list(self._listeners):
             listener.cancel()
 
