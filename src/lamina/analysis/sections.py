@@ -84,7 +84,7 @@ def example_section(outputs: Outputs, count: int) -> str:
         cards.append(
             definitions([("source", escape(outputs.sources[number])), *by_system, ("reference", escape(reference))])
         )
-    note = "Marked words differ from the reference; ␣ marks missing words of the reference."
+    note = "Marked words differ from the reference; ␣ marks where words of the reference are missing."
     return section("Sentences", paragraph(note, "soft"), *cards)
 
 

@@ -104,7 +104,10 @@ def print_systems() -> None:
         authors = re.split("[,:]", system.paper)[0]
         rows.append((name, system.encoder, system.bridge, system.head, decoder, system.norm, authors))
     print_columns(rows)
-    print("\nAny encoder × any bridge × any head combines (`collaborative` needs `msc`). Next: lamina systems msc-72")
+    print(
+        "\nAny encoder × bridge × head combines, but bridge `collaborative` needs encoder `msc`, and the depths of\n"
+        "encoder and decoder must fit for `layerwise`, `blocks` and `msc`. Next: lamina systems msc-72"
+    )
 
 
 def print_content(content: dict[str, Any]) -> None:

@@ -55,6 +55,8 @@ class Run:
         Run('runs/first', surface-fusion, 24 of 24 steps, best step 24)
         >>> run.history[-1]["kind"], sorted(run.history[-1])[:3]
         ('valid', ['best', 'kind', 'loss'])
+        >>> run.plot()
+        Figure('Training of first: validation reaches ...', ... characters of SVG)
         >>> run.plot().save("loss.svg")
         PosixPath('loss.svg')
     """
@@ -87,7 +89,9 @@ class Run:
         points = [point for each in series for point in each.points]
         x = Axis.over("training step", [step for step, _ in points], zero=True)
         y = Axis.over("cross-entropy (nats per token)", [value for _, value in points], log=True)
-        return Figure(line_chart(series, x, y), f"Training of {self.folder.name}")
+        lowest = min(value for _, value in series[-1].points)
+        title = f"Training of {self.folder.name}: {series[-1].name} reaches {lowest:.3g}"
+        return Figure(line_chart(series, x, y, title=title), title)
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for `repr`."""
