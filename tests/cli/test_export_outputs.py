@@ -93,12 +93,19 @@ def test_onnx(system: str, make: Callable[[Path, str], Path], demo: Path) -> Non
     lines = (demo / "test.en").read_text().splitlines()
     outputs = load(run).translate(lines, beam=5)
     check_steps(run, out, lines[:20], outputs[:20])
-    expected = [each.text for each in outputs]
-    assert len(set(expected)) > 20  # even a hardly trained model's depend on the source
-    assert [each.text for each in load(out).translate(lines, beam=5)] == expected
+    found = load(out).translate(lines, beam=5)
+    check_texts(found, outputs)
     command = [SCRIPT_PYTHON, "-I", out / "run.py", "--beam", "5", "--threads", "1"]
     script = subprocess.run(command, input=(demo / "test.en").read_bytes(), capture_output=True, check=True)
-    assert script.stdout.decode().splitlines() == expected
+    assert script.stdout.decode() == "".join(f"{each.text}\n" for each in found)
+
+
+def check_texts(found: list[Translation], expected: list[Translation]) -> None:
+    """The same texts, which depend on their sources; of two hypotheses with one score, either is right."""
+    assert len({each.text for each in expected}) > 20
+    ties = [(one, other) for one, other in zip(found, expected, strict=True) if one.text != other.text]
+    assert len(ties) <= 1
+    assert all(one.score == pytest.approx(other.score, abs=5e-6) for one, other in ties)
 
 
 @pytest.mark.parametrize("system", ["transformer", "transformer-post"])
