@@ -1,1 +1,1 @@
-"""How good an output is, and whether the difference between two is more than chance."""
+"""Evaluation metrics and significance tests."""
