@@ -1,1 +1,1 @@
-"""Training: any recipe, resumable at any moment, on one process or many."""
+"""Training of any recipe, resumable at any step, in one or more processes."""

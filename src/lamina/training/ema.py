@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, which validates, is saved and is used in their place."""
+"""Exponential moving average of the weights, used for validation and in saved models."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor, nn
 
 
 class MovingAverage:
-    """w̄ ← d·w̄ + (1-d)·w after every step, w̄ starting at w."""
+    """w̄ ← d·w̄ + (1-d)·w after every step, initialised with w."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay = model, decay
         self.average = {name: weight.detach().clone() for name, weight in model.named_parameters()}
 
     def update(self) -> None:
-        """Take in the weights of a new step."""
+        """Update the average with the current weights."""
         weights = [weight.detach() for weight in self.model.parameters()]
         torch._foreach_lerp_(list(self.average.values()), weights, 1 - self.decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within the context the model has the average for its weights."""
+        """Swap the average into the model for the duration of the context."""
         self._swap()
         try:
             yield
@@ -31,7 +31,7 @@ class MovingAverage:
             self._swap()
 
     def load(self, average: Mapping[str, Tensor]) -> None:
-        """Continue from a saved average."""
+        """Restore a saved average."""
         for name, weight in average.items():
             self.average[name].copy_(weight)
 
