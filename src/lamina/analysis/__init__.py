@@ -1,1 +1,1 @@
-"""What a run shows of itself: numbers, pictures and pages."""
+"""Analyses of trained runs: numbers, figures and HTML pages."""
