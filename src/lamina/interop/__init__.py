@@ -1,1 +1,1 @@
-"""Other toolkits' models in, and Lamina's models out."""
+"""Import from and export to other toolkits."""

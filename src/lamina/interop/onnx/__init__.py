@@ -1,4 +1,4 @@
-"""Export to ONNX: every system, for any runtime that knows the format."""
+"""ONNX export of any system."""
 
 from lamina.interop.onnx.export import export_onnx
 
