@@ -77,7 +77,7 @@ def test_requests_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
         demo_pairs("dev", 1)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="count: must not be negative, but is -1 instead"):
         demo_pairs("train", -1)
-    monkeypatch.setattr("lamina.demo.grammar.pairs._PATIENCE", 1)
+    monkeypatch.setattr("lamina.demo.grammar.pairs._MAX_DRAWS", 1)
     with pytest.raises(UsageError, match=r"split `test` has given [\d,]+ distinct pairs and then none in 1 draws"):
         list(demo_pairs("test", 100))
 
