@@ -1,4 +1,4 @@
-"""The command line: `lamina VERB …`. Each verb is a thin file: parse, call the library, print."""
+"""The command line: `lamina COMMAND …`. Each command is a thin module: parse, call the library, print."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from lamina.cli.usage import CommandLineError, explain
 from lamina.errors import DataError, LaminaError, UsageError
 from lamina.version import __version__
 
-BROKEN_PIPE = 141  # as a shell reports it
+BROKEN_PIPE = 141  # exit code of a shell after SIGPIPE
 MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the size of the model."
 OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 
@@ -80,9 +80,9 @@ app.add_typer(analyze, name="analyze")
 app.add_typer(bench, name="bench")
 
 
-def show_version(wanted: bool) -> None:
-    """Print the version and stop."""
-    if wanted:
+def show_version(requested: bool) -> None:
+    """Print the version and exit."""
+    if requested:
         print(f"lamina {__version__}")
         raise typer.Exit
 
@@ -107,7 +107,7 @@ def options(
 
 
 def use_utf8() -> None:
-    """Write UTF-8 whatever the locale, paths of any bytes included; a stream that is closed swallows its output."""
+    """Use UTF-8 regardless of the locale, with any bytes in paths; closed streams are replaced by the null device."""
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -117,7 +117,7 @@ def use_utf8() -> None:
 
 
 def main() -> None:
-    """Run a verb; an error is one or two lines and an exit code, a traceback only with `--debug`."""
+    """Run a command; errors give one or two lines and an exit code, and a traceback only with `--debug`."""
     use_utf8()
     limited = limit_instructions()
     if limited:
@@ -128,7 +128,7 @@ def main() -> None:
         with show_loading(f"lamina {sys.argv[1] if sys.argv[1:] else ''}: loading …"):
             code = app(prog_name="lamina", standalone_mode=False)
     except SystemExit:
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click has seen that the reader closed the pipe
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click caught a broken pipe
             sys.exit(BROKEN_PIPE)
         raise
     except BrokenPipeError:  # the reader closed the pipe

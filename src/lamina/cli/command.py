@@ -1,4 +1,4 @@
-"""Commands whose help shows switches without a value."""
+"""Command classes whose help shows flags without a value."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Command(TyperCommand):
-    """A verb."""
+    """A command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return without_values(super().get_params(ctx))
 
 
 class Group(TyperGroup):
-    """A verb with verbs below it."""
+    """A command with subcommands."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return without_values(super().get_params(ctx))
 
 
 def without_values(parameters: list[Any]) -> list[Any]:
-    """A switch has no value to name."""
+    """Remove the metavar of flags."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""

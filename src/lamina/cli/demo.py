@@ -1,4 +1,4 @@
-"""`lamina demo`: the whole story on the built-in corpus in a few minutes."""
+"""`lamina demo`: the whole pipeline on the built-in corpus in a few minutes."""
 
 from __future__ import annotations
 
