@@ -24,7 +24,7 @@ def test_every_trial_of_the_doctor_agrees_with_the_cpu(monkeypatch: pytest.Monke
     assert [each.verdict for each in found] == ["ok"] * 9
 
 
-def test_without_a_gpu_it_says_so() -> None:
+def test_a_missing_gpu_is_reported() -> None:
     result = run_lamina("doctor", "--gpu")
     assert result.returncode == 1
     assert "there is no GPU here" in result.stdout
