@@ -55,6 +55,7 @@ test: lint types docs unit gpu
 
 test-slow: $(INSTALLED)
 	$(BIN)/pytest -m slow
+	PYTHONPATH=tests $(BIN)/pytest -p gpu.ghost -m slow tests/gpu
 
 # 1,000 random kills and 10,000 damaged files: about two hours on two cores.
 test-faults: $(INSTALLED)

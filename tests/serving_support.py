@@ -26,12 +26,12 @@ class Running:
     log: Path
 
     def get(self, path: str, **more: Any) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", timeout=30, **more)
+        return httpx.get(f"{self.url}{path}", timeout=300, **more)
 
     def post(self, path: str, body: Any = None, **more: Any) -> httpx.Response:
         if body is not None:
             more["json"] = body
-        return httpx.post(f"{self.url}{path}", timeout=60, **more)
+        return httpx.post(f"{self.url}{path}", timeout=300, **more)
 
     def translate(self, *texts: str, **more: Any) -> Any:
         response = self.post("/v1/translate", {"texts": list(texts), **more})

@@ -9,7 +9,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 import torch
@@ -54,12 +54,12 @@ class Finished(NamedTuple):
     stderr: str
 
 
-def run_lamina(*arguments: str | Path, stdin: str = "") -> Finished:
+def run_lamina(*arguments: str | Path, stdin: str | IO[bytes] = "") -> Finished:
     """Run a command in this process, since importing torch takes longer than most commands."""
     before = sys.argv, sys.stdin
     out, err = io.StringIO(), io.StringIO()
     sys.argv = ["lamina", *map(str, arguments)]
-    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8")))
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8")) if isinstance(stdin, str) else stdin)
     code: Any = 0
     try:
         with redirect_stdout(out), redirect_stderr(err):

@@ -85,12 +85,12 @@ def describe_parameter(function: Any, parameter: Any) -> str:
 def recipe() -> Iterator[str]:
     """Document each key of a recipe: type, default, meaning."""
     schema = recipe_schema()["properties"]
-    yield "# The recipe\n\nA recipe is a YAML file. All keys are optional; defaults come from `system` and `size`,\n"
-    yield "else from this page.\n"
+    yield "# The recipe\n\nA recipe is a YAML file. All keys are optional; defaults come from `system` and `size`,"
+    yield "or from this page.\n"
     yield f"{HEADINGS}\n| `name` | text | the file's | name of the run |"
-    yield f"| `system` | {kind_of(schema['system'])} | `null` | a published system, on which the other keys build |"
+    yield f"| `system` | {kind_of(schema['system'])} | `null` | a published system; the other keys override it |"
     yield f"\n## `model`\n\n{HEADINGS}"
-    yield f"| `size` | {kind_of(schema['model']['properties']['size'])} | `base` | sizes and depths, where not given |"
+    yield f"| `size` | {kind_of(schema['model']['properties']['size'])} | `base` | default dimensions and depths |"
     yield from rows(ModelConfig, set(schema["model"]["properties"]) - {*SOCKETS, "decoder"})
     parts: dict[str, Any] = {"model.decoder": DecoderSettings, "train": TrainSettings, "decode": SearchSettings}
     for socket, choices in SOCKETS.items():

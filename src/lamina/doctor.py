@@ -70,13 +70,13 @@ def examine_gpus() -> list[Check]:
     found = [*versions(), *devices()]
     found.append(inform("cuda version", lambda: f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}"))
     if not torch.cuda.is_available():
-        reason = "there is no GPU here, or torch was installed without CUDA; nothing was tried"
+        reason = "no GPU found, or torch was installed without CUDA; nothing was tested"
         return [*found, Check("gpu", "trials", reason, works=False)]
     from lamina.bench.gpu import try_gpu
 
     for trial in try_gpu(torch.device("cuda", 0)):
         numbers = f"loss {trial.first_loss:.3f} → {trial.last_loss:.3f} (CPU {trial.cpu_loss:.3f})"
-        speed = f"{trial.milliseconds:.1f} ms an update, {trial.gigabytes:.2f} GB"
+        speed = f"{trial.milliseconds:.1f} ms per update, {trial.gigabytes:.2f} GB"
         name = f"{trial.system} {trial.precision}"
         found.append(Check("gpu", name, f"{trial.verdict}: {numbers}, {speed}", works=trial.verdict == "ok"))
     return found
@@ -84,7 +84,7 @@ def examine_gpus() -> list[Check]:
 
 def versions() -> Iterator[Check]:
     """Versions of Lamina, Python and required packages."""
-    note = "" if requirements() else ", not installed: its requirements are unknown"
+    note = "" if requirements() else ", not installed as a package: requirements unknown"
     yield Check("versions", "lamina", f"{__version__}{note}")
     yield Check("versions", "python", platform.python_version())
     for requirement in requirements():
@@ -203,9 +203,9 @@ def precision() -> str:
 def places() -> Iterator[Check]:
     """Free disk space in the current directory, and the caches."""
     try:
-        yield Check("disk", "free here", gigabytes(shutil.disk_usage(Path.cwd()).free))
+        yield Check("disk", "free space", gigabytes(shutil.disk_usage(Path.cwd()).free))
     except OSError as error:
-        yield Check("disk", "free here", f"unknown ({one_line(error)})", works=False, needed=False)
+        yield Check("disk", "free space", f"unknown ({one_line(error)})", works=False, needed=False)
     yield Check("disk", "cache", cached(), needed=False)
 
 
@@ -216,7 +216,7 @@ def cached() -> str:
     for name, folder in folders.items():
         files = [] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
-        found.append(f"no place for {name}" if folder is None else f"{folder} ({size / 1e6:,.1f} MB)")
+        found.append(f"no cache folder for {name}" if folder is None else f"{folder} ({size / 1e6:,.1f} MB)")
     return ", ".join(found)
 
 

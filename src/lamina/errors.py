@@ -23,6 +23,10 @@ class DataError(LaminaError):
     exit_code = 3
 
 
+class KilledProcessError(DataError):
+    """A process of ours was killed; what is finished stays, and the same command resumes."""
+
+
 class DivergenceError(LaminaError):
     """Training diverged."""
 

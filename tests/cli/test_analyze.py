@@ -277,7 +277,7 @@ def test_report_has_all_applicable_sections(trained: TrainedRun, test_set: tuple
         (
             ["difficulty", "{transformer}", "--checkpoints", "50", "--test", "{en}", "{de}"],
             "{transformer}: has 2 checkpoints, but --checkpoints is 50; train it with `train.keep_last=50` or more, or "
-            "ask for fewer with --checkpoints.",
+            "lower --checkpoints.",
         ),
         (["gradients", "{model}"], "{model}/metrics.jsonl: not found; {model} is not a run of `lamina train`."),
         (["attention", "{transformer}", "--source", " "], "--source is blank; give a sentence."),

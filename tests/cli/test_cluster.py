@@ -136,7 +136,7 @@ def test_translated_shards_equal_one_translation(data: Path, straight: Path, tmp
         "translate", straight, *options, "--format", "jsonl", "--output", tmp_path / "parts", "--shard", "1/3"
     )
     assert skipped.returncode == 0
-    assert "already done" in skipped.stderr
+    assert "already finished" in skipped.stderr
     assert parts[0].stat().st_mtime_ns == stamp
 
 

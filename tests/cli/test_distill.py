@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ system: transformer
 model: {size: tiny, d_model: 16, ffn_size: 32, heads: 2, dropout: 0.1, encoder: {layers: 3}, decoder: {layers: 1}}
 train: {max_steps: 6, batch_tokens: 256, lr: 2.0e-3, warmup: 4, save_every: 3, validate_every: 6, log_every: 2}
 """
+IN_CHUNKS = "from lamina.study import distillation; distillation.CHUNK = 20; from lamina.cli import main; main()"
 
 
 @pytest.fixture
@@ -87,7 +92,7 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
     assert run_lamina(*arguments(folder, data, straight, *twice)) == (
         2,
         "",
-        "lamina: --target must be given as often as --source, but there are 2 and 1.\n",
+        "lamina: Give one --target per --source, but there are 2 and 1.\n",
     )
     assert run_lamina(*arguments(folder, data, straight, "--target", folder / "none")) == (
         3,
@@ -128,3 +133,24 @@ def test_distillation_end_to_end(folder: Path, data: Path, straight: Path) -> No
     assert run_lamina("translate", folder / "run", stdin="A dog runs.\n").returncode == 0
     again = run_lamina(*arguments(folder, data, straight, *more))
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_distillation_resumes(place: Path, data: Path, straight: Path) -> None:
+    """SIGKILL after the first translations and after the student's first checkpoint: the student is the same."""
+    words = arguments(place, data, straight, "--set", "train.max_steps=60")
+    whole = run_lamina(*words)
+    assert whole.returncode == 0, whole.stderr
+    run = (place / "run").rename(place / "whole")
+    for reached in ("distill/outputs/000000.jsonl", "checkpoints/step_000003"):
+        child = subprocess.Popen([sys.executable, "-c", IN_CHUNKS, *words])
+        while not (place / "run" / reached).exists():
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.kill()
+        assert child.wait() == -signal.SIGKILL
+    assert not (place / "run" / "checkpoints" / "step_000060").exists()
+    resumed = run_lamina(*words)
+    assert resumed.returncode == 0, resumed.stderr
+    student = Path("model", "model.safetensors")
+    assert (place / "run" / student).read_bytes() == (run / student).read_bytes()

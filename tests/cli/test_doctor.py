@@ -44,7 +44,7 @@ def test_a_working_installation() -> None:
         "precision",
     ]
     assert list(found["extras"]) == EXTRAS
-    assert re.fullmatch(r"[\d,]+\.\d GB", found["disk"]["free here"]["found"])
+    assert re.fullmatch(r"[\d,]+\.\d GB", found["disk"]["free space"]["found"])
     sizes = r".*/engine \([\d,]+\.\d MB\), .*/programs \([\d,]+\.\d MB\)"
     assert re.fullmatch(sizes, found["disk"]["cache"]["found"])
     assert float(re.fullmatch(r"ok, (.*) s", found["self-test"]["model"]["found"])[1]) < 2
@@ -114,4 +114,4 @@ def test_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(metadata, "requires", fail)
     found = report(code=0)["versions"]["lamina"]["found"]
-    assert found == f"{lamina.__version__}, not installed: its requirements are unknown"
+    assert found == f"{lamina.__version__}, not installed as a package: requirements unknown"

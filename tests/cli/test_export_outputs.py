@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,8 +27,9 @@ from lamina.translation import Translation, load
 from lamina.translation.onnx import OnnxBackend
 from support import run_lamina, scramble
 
-TRAINING = "train: {max_steps: 120, batch_tokens: 1024, lr: 2.0e-3, warmup: 40, save_every: 120, validate_every: 120}\n"
+TRAINING = "train: {max_steps: 120, batch_tokens: 512, lr: 2.0e-3, warmup: 40, save_every: 120, validate_every: 120}\n"
 SIZES: dict[str, Any] = {"d_model": 64, "ffn_size": 128, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
+SCRIPT_PYTHON = os.environ.get("ONNX_PYTHON", sys.executable)  # or one with onnxruntime, numpy and sentencepiece only
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
@@ -92,9 +94,9 @@ def test_onnx(system: str, make: Callable[[Path, str], Path], demo: Path) -> Non
     outputs = load(run).translate(lines, beam=5)
     check_steps(run, out, lines[:20], outputs[:20])
     expected = [each.text for each in outputs]
-    assert len(set(expected)) > 100
+    assert len(set(expected)) > 20  # even a hardly trained model's depend on the source
     assert [each.text for each in load(out).translate(lines, beam=5)] == expected
-    command = [sys.executable, "-I", out / "run.py", "--beam", "5"]
+    command = [SCRIPT_PYTHON, "-I", out / "run.py", "--beam", "5", "--threads", "1"]
     script = subprocess.run(command, input=(demo / "test.en").read_bytes(), capture_output=True, check=True)
     assert script.stdout.decode().splitlines() == expected
 

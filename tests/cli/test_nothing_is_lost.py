@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,10 +21,14 @@ from safetensors.torch import load_file, save_file
 
 import lamina
 from lamina.base.files import digest
-from lamina.base.reading import read_sealed_json
+from lamina.base.reading import read_sealed_json, sealed
 from lamina.corpus.prepared import PreparedData
 from lamina.demo.grammar import write_demo
+from lamina.recipe.decode import SearchSettings
+from lamina.scoring.protocol import Gold
+from lamina.study import results
 from lamina.text.subwords import Words, count_vocabulary
+from lamina.translation import Translator
 from support import run_lamina
 
 
@@ -70,7 +75,7 @@ def test_a_trained_run_never_restarts_silently(damage: str, data: Path, straight
     before = {path.relative_to(run): digest(path) for path in (run / "model").iterdir()}, digest(run / "metrics.jsonl")
     result = train(data, run)
     assert result.returncode == 3
-    assert "has been trained, but has no usable checkpoint to resume from. Restore" in result.stderr
+    assert "has no usable checkpoint to resume from. Restore" in result.stderr
     assert ({p.relative_to(run): digest(p) for p in (run / "model").iterdir()}, digest(run / "metrics.jsonl")) == before
 
 
@@ -101,7 +106,7 @@ def test_damaged_weights_are_never_used(straight: Path, tmp_path: Path) -> None:
         {name: torch.full_like(each, torch.nan) for name, each in weights.items()}, run / "model" / "model.safetensors"
     )
     config = read_sealed_json(run / "model" / "config.json")
-    assert "damaged (its SHA-256 differs" in run_lamina("translate", run, stdin="A\n").stderr
+    assert "damaged (SHA-256 does not match" in run_lamina("translate", run, stdin="A\n").stderr
     config["sha256"]["model.safetensors"] = digest(run / "model" / "model.safetensors")
     (run / "model" / "config.json").write_text(json.dumps(config))
     (tmp_path / "a").write_text("A dog.\n")
@@ -123,6 +128,10 @@ def test_a_failed_preparation_leaves_an_empty_folder(tmp_path: Path) -> None:
         "prepare", *files[:3], "--valid", tmp_path / "a", tmp_path / "b", "--vocab-size", "300", "--out", out
     )
     assert failed.returncode == 3
+    assert not list(out.iterdir())
+    assert (
+        run_lamina("prepare", *files, "--bpe-codes", tmp_path / "codes", "--workers", "1", "--out", out).returncode == 3
+    )
     assert not list(out.iterdir())
     assert run_lamina("prepare", *files, "--vocab-size", "300", "--out", out).returncode == 0
 
@@ -198,6 +207,28 @@ def test_python_uses_the_runs_own_decode(data: Path, tmp_path: Path) -> None:
     assert json.loads(line)["score"] == round(translator.translate("A dog runs.").score, 6)
 
 
+def test_analyses_use_the_runs_own_decode(
+    data: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, used, search = copy_run(straight, tmp_path), [], Translator._search_all
+    config = read_sealed_json(run / "model" / "config.json")
+    config["decode"] |= {"beam": 1, "max_length": [0.0, 3]}
+    (run / "model" / "config.json").write_text(json.dumps(sealed(config)))
+
+    def noted(self: Translator, sources: Any, settings: SearchSettings, *rest: Any, **more: Any) -> Any:
+        used.append((settings.beam, settings.max_length))
+        return search(self, sources, settings, *rest, **more)
+
+    monkeypatch.setattr(Translator, "_search_all", noted)
+    test = ["--test", data / "valid.en", data / "valid.de"]
+    assert run_lamina("analyze", "difficulty", run, "--checkpoints", "1", *test).returncode == 0
+    assert run_lamina("analyze", "report", run, *test).returncode == 0
+    sources, references = ((data / f"valid.{language}").read_text().splitlines() for language in ("en", "de"))
+    results.evaluate(run, "fused", 1, {"": results.TestSet(sources, Gold([references]))}, ("bleu",), None)
+    assert len(used) >= 3
+    assert set(used) == {(1, (0.0, 3))}
+
+
 @pytest.mark.slow
 def test_a_study_notices_that_its_recipe_changed(data: Path, tmp_path: Path) -> None:
     recipe = (data / "recipe.yaml").read_text()
@@ -212,7 +243,7 @@ def test_a_study_notices_that_its_recipe_changed(data: Path, tmp_path: Path) -> 
     (tmp_path / "recipe.yaml").write_text(recipe.replace("lr: 2.0e-3", "lr: 1.0e-3"))
     changed = run_lamina(*command)
     assert changed.returncode == 2
-    assert "was trained with another recipe or other data than the study has now." in changed.stderr
+    assert "was trained with a recipe or data that differ from the study's." in changed.stderr
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
@@ -232,6 +263,12 @@ def test_a_closed_pipe(straight: Path, tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=300, check=False)
     assert done.returncode in (0, 141)
     assert done.stderr == b""
+
+
+def test_errors_do_not_go_to_stdout() -> None:
+    command = f"{sys.executable} -m lamina systems mcs-72 2>&-"
+    done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_closed_streams(tmp_path: Path) -> None:
@@ -264,7 +301,7 @@ def test_a_path_that_is_not_utf8(data: Path, tmp_path: Path) -> None:
     command += ["--set", "train.max_steps=9", "--set", "train.warmup=2", "--quiet"]
     done = subprocess.run(command, capture_output=True, timeout=300, check=False)
     assert done.returncode == 2
-    assert done.stderr.endswith(b"\xff-run: the path is not UTF-8, which safetensors needs. Choose another.\n")
+    assert done.stderr.endswith(b"\xff-run: the path is not UTF-8, which safetensors requires. Choose another.\n")
     assert not os.path.exists(run)
 
 

@@ -112,7 +112,7 @@ def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:
         (
             lambda f: [(f / name).write_text("") for name in ("train.en", "train.de")],
             3,
-            "All 0 training pairs were dropped",
+            "train.en: has no lines (the train data).",
         ),
         (
             lambda f: [(f / "data").mkdir(), (f / "data" / "mine").touch()],
@@ -193,7 +193,7 @@ def test_a_full_disk_leaves_nothing_that_looks_complete(tmp_path: Path) -> None:
         command, capture_output=True, text=True, timeout=120, check=False, preexec_fn=allow_small_files
     )
     assert result.returncode == 3
-    assert "cannot be written (File too large). Nothing is lost: rerun the same command." in result.stderr
+    assert "cannot be written (File too large). Nothing was lost: rerun the same command to resume." in result.stderr
     assert not (tmp_path / "data" / "meta.json").exists()
     assert run(*arguments(tmp_path)).returncode == 0
     assert len(PreparedData(tmp_path / "data").split("train")) == 3000
@@ -259,7 +259,7 @@ def test_a_modified_shard_is_detected(tmp_path: Path) -> None:
     path.write_bytes(content)
     data = PreparedData(tmp_path / "data")
     assert not data.is_whole()
-    message = f"{path}: damaged (its SHA-256 differs). Rerun `lamina prepare` to repair it."
+    message = f"{path}: damaged (SHA-256 mismatch). Rerun `lamina prepare` to repair it."
     with pytest.raises(DataError, match=re.escape(message)):
         data.split("train", verify=True)
     assert run(*arguments(tmp_path)).returncode == 0
@@ -302,3 +302,26 @@ def test_multi30k_raw(tmp_path: Path) -> None:
         source, _ = data.split("valid")[number % 1014]
         line = (tmp_path / "val.en").read_text().split("\n")[number % 1014]
         assert data.text.source.decode(source.tolist()) == " ".join(line.split())
+
+
+def test_rare_characters_are_pieces_not_bytes(tmp_path: Path) -> None:
+    """A small alphabet is covered whole, so that attention maps show `Ä` and not `<0xC3>`."""
+    write_corpus(tmp_path, pairs=2000)
+    with (tmp_path / "train.en").open("a") as source, (tmp_path / "train.de").open("a") as target:
+        source.write("K-2 once\n")
+        target.write("Äß einmal\n")
+    assert run(*arguments(tmp_path)).returncode == 0
+    side = PreparedData(tmp_path / "data").text.source
+    symbols = side.vocabulary.decode(side.encode(["K-2 Äß"])[0])
+    assert "".join(symbols) == "▁K-2▁Äß"
+
+
+def test_the_report_describes_the_pipeline_of_text_from(tmp_path: Path) -> None:
+    write_corpus(tmp_path, pairs=50)
+    files = arguments(tmp_path)[:7]
+    assert run(*files, "--subwords", "none", "--out", tmp_path / "words").returncode == 0
+    result = run(*files, "--text-from", tmp_path / "words", "--out", tmp_path / "again")
+    assert result.returncode == 0, result.stderr
+    line = re.search(r"## Vocabulary\n\n(.*)", (tmp_path / "again" / "report.md").read_text())[1]
+    assert line.startswith("none, shared by both sides: ")
+    assert line == re.search(r"## Vocabulary\n\n(.*)", (tmp_path / "words" / "report.md").read_text())[1]

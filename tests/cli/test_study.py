@@ -15,6 +15,7 @@ import yaml
 
 from lamina.recipe.loader import load_recipe
 from lamina.recipe.shipped import find_recipe
+from lamina.study import launch
 from lamina.study.study import plan, read_study
 from support import run_lamina
 
@@ -86,7 +87,7 @@ def test_a_killed_study_resumes(study: Path, tmp_path: Path) -> None:
         ("steps: 8", "steps: 0", "{study}: steps: must be greater than 0, but is 0 instead."),
         ("seeds: [1, 2]", "seed: 3", "{study}: seed: not an option. Did you mean `seeds`?"),
         ("baseline: plain", "baseline: plan", "{study}: baseline: must be one of plain, fused, but is plan instead."),
-        ("name: small", "", "{study}: name: must be given."),
+        ("name: small", "", "{study}: name: is required."),
         ("test: [", "references: [a]\ntest: {a: [a, b], b: [a, b]} #", "{study}: references: need a single test set"),
         ("name: small", "name: [", "{study}: not YAML"),
     ],
@@ -96,6 +97,16 @@ def test_errors(old: str, new: str, message: str, study: Path) -> None:
     result = run_lamina("study", study)
     assert result.returncode == 2
     assert result.stderr.startswith(f"lamina: {message.format(study=study)}")
+
+
+def test_a_training_that_was_killed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import os, signal; print('step 3', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    monkeypatch.setattr(launch.Training, "command", lambda _: [sys.executable, "-c", script])
+    monkeypatch.setattr(launch, "POLL", 0.01)
+    training = launch.Training("plain-1", "r.yaml", tmp_path, tmp_path / "plain-1", 8, (), 1)
+    with pytest.raises(launch.TrainingError) as caught:
+        launch.train_all([training], 1, lambda *_: None)
+    assert str(caught.value) == f"{tmp_path / 'plain-1.log'}: killed by SIGKILL. step 3"
 
 
 @pytest.mark.slow

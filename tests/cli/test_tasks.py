@@ -172,7 +172,10 @@ def test_growing_a_model(mails: Path) -> None:
         *("--set", "model.decoder.layers=3"),
     ]
     code, message = fails("train", mails / "recipe.yaml", *data, "--out", mails / "new", *deeper)
-    assert (code, message) == (2, "lamina: A grown model is trained around a trained one: give --grow-from RUN.\n")
+    assert (code, message) == (
+        2,
+        "lamina: A `grown` model is built around a trained one: give it with --grow-from RUN.\n",
+    )
     run("train", mails / "recipe.yaml", *data, "--out", mails / "grown", *deeper, "--grow-from", mails / "old")
     old, grown = (dict(load_model_folder(mails / name / "model").model.named_parameters()) for name in ("old", "grown"))
     for name, weight in old.items():

@@ -287,7 +287,7 @@ def copy_of(data: Path, tmp_path: Path) -> Path:
     [
         ("train/00000/target.ids", Path.unlink, "target.ids: not found. Rerun `lamina prepare` to repair it."),
         ("train/00000", shutil.rmtree, "train/00000/shard.json: not found."),
-        ("valid/00000/source.ids", lambda path: path.write_bytes(b"123"), "source.ids: damaged (its SHA-256 differs)."),
+        ("valid/00000/source.ids", lambda path: path.write_bytes(b"123"), "source.ids: damaged (SHA-256 mismatch)."),
         ("text/subwords.model", lambda path: path.write_bytes(path.read_bytes() + b"x"), "damaged"),
     ],
     ids=["missing file", "missing shard", "truncated", "vocabulary"],

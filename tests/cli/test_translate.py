@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -99,6 +100,14 @@ def test_rescore_of_plain_text(data: Path, straight: Path) -> None:
     assert all(log_prob < 0 for log_prob in found)
 
 
+def test_rescore_says_what_it_truncates(straight: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("dog " * 1500 + "\n")
+    (tmp_path / "b").write_text("Hund\n")
+    result = run_lamina("rescore", straight, "--source", tmp_path / "a", "--target", tmp_path / "b")
+    assert (result.returncode, len(result.stdout.splitlines())) == (0, 1)
+    assert re.fullmatch(r"lamina: line 1: truncated: [\d,]+ source subwords dropped\.\n", result.stderr)
+
+
 def test_alignments_and_attention(straight: Path, source: list[str]) -> None:
     result = translate(straight, "--format", "jsonl", "--alignments", "--attention", stdin=source[0])
     record = json.loads(result.stdout)
@@ -186,11 +195,11 @@ def test_bench(data: Path, straight: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["--nbest", "2"], 2, "lamina: --nbest above 1 needs --format jsonl, tsv or moses.\n"),
-        (["--top-k", "3"], 2, "lamina: --top-k acts only with --sample.\n"),
-        (["--seed", "3"], 2, "lamina: --seed acts only with --sample.\n"),
-        (["--diversity", "3"], 2, "lamina: --diversity acts only with --diverse-groups.\n"),
-        (["--sample", "--beam", "3"], 2, "lamina: --beam acts only in beam search; omit --sample.\n"),
-        (["--sample", "--prefix", "x"], 2, "lamina: --prefix acts only in beam search; omit --sample.\n"),
+        (["--top-k", "3"], 2, "lamina: --top-k requires --sample.\n"),
+        (["--seed", "3"], 2, "lamina: --seed requires --sample.\n"),
+        (["--diversity", "3"], 2, "lamina: --diversity requires --diverse-groups.\n"),
+        (["--sample", "--beam", "3"], 2, "lamina: --beam applies only to beam search; omit --sample.\n"),
+        (["--sample", "--prefix", "x"], 2, "lamina: --prefix applies only to beam search; omit --sample.\n"),
         (["--attention"], 2, "lamina: --alignments and --attention need --format jsonl.\n"),
         (["--checkpoint", "7"], 2, ": no checkpoint `7`; available: 5, 8, 10, 15, 16, 20, 24.\n"),
         (["--checkpoint", "bst"], 2, "--checkpoint must be best, last or a step, but is `bst` instead.\n"),

@@ -52,6 +52,7 @@ PREPARE = "prepare --train-pairs {tmp}/x.jsonl --valid-pairs {tmp}/x.jsonl --out
 TRIALS = [
     # options
     Trial("lenpen nan", "translate {run} --lenpen nan", 2, "--lenpen"),
+    Trial("lenpen -1000", "translate {run} --lenpen -1000", 2, "--lenpen"),
     Trial("lenpen huge", "translate {run} --lenpen 1e308", 2, "--lenpen"),
     Trial("temperature inf", "translate {run} --sample --temperature inf", 2, "--temperature"),
     Trial("seed 2^64", "translate {run} --sample --seed 18446744073709551616", 2, "--seed"),
@@ -60,12 +61,12 @@ TRIALS = [
     Trial("max-length below 0", "translate {run} --max-length -5 20", 2, "max_length"),
     Trial("threads 100000", "translate {run} --threads 100000", 2, "--threads"),
     Trial("vocabulary of 2 billion", PREPARE + " --vocab-size 2000000000", 2, "--vocab-size", pairs("{}")),
-    Trial("no GPU", "translate {run} --device cuda", 2, "--device cuda: torch finds no CUDA device here"),
+    Trial("no GPU", "translate {run} --device cuda", 2, "--device cuda: torch found no CUDA device"),
     Trial("no GPU to train", "train {recipe} --data {data} --out {tmp}/r --device cuda", 2, "no CUDA device"),
     Trial("fields of two files", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --fields x y --out {tmp}/o", 2,
-          "--fields acts only with --train-pairs, --valid-pairs or --test-pairs.", text("a")),
+          "--fields requires --train-pairs, --valid-pairs or --test-pairs.", text("a")),
     Trial("pretokenized sentencepiece", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --pretokenized "
-          "--out {tmp}/o", 2, "--pretokenized acts only with --subwords bpe", text("a")),
+          "--out {tmp}/o", 2, "--pretokenized requires --subwords bpe", text("a")),
     Trial("lower-case words", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --lowercase --subwords none "
           "--out {tmp}/o", 2, "--lowercase needs --subwords sentencepiece", text("a")),
     Trial("text-from and langs", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --text-from {run} "
@@ -88,7 +89,7 @@ TRIALS = [
     Trial("out of a recipe's folder", "train {tmp}/recipe.yaml --data {data} --out {tmp}", 2,
           "contains files, but is not a run. Choose another --out.", text("recipe.yaml", "system: msc\n")),
     # text
-    Trial("truncated zst", "translate {run} --input {tmp}/a.zst", 3, "a.zst: damaged, or not compressed as its name says",
+    Trial("truncated zst", "translate {run} --input {tmp}/a.zst", 3, "a.zst: damaged, or not in the format of its suffix",
           raw("a.zst", zstandard.compress(b"A dog runs.\n" * 4000)[:-9])),
     Trial("truncated gz", "translate {run} --input {tmp}/a.gz", 3, "a.gz: damaged",
           raw("a.gz", gzip.compress(b"A dog runs.\n" * 4000)[:-9])),
@@ -121,19 +122,25 @@ TRIALS = [
     Trial("eval over its test", "eval {run} --test {tmp}/a {tmp}/a --output {tmp}/a --force", 2, "is also an input", text("a")),
     Trial("report over its test", "analyze report {run} --test {tmp}/a {tmp}/a --out {tmp}/a --force", 2, "is also an input",
           text("a")),
+    Trial("report over a recipe", "analyze report {run} --out {run}/recipe.yaml --force", 2, "recipe.yaml: is also an input"),
     Trial("report over my file", "analyze report {run} --out {tmp}/a", 2, "already exists; use --force", text("a")),
+    Trial("difficulty over its parts", "analyze difficulty {run} --test {tmp}/parts/test.src.part0 {tmp}/parts/test.tgt.part0 "
+          "--out {tmp} --force", 2, "test.src.part0: is also an input", both(lambda tmp: (tmp / "parts").mkdir(),
+          text("parts/test.src.part0"), text("parts/test.tgt.part0"))),
     Trial("demo over my files", "demo --out {tmp}", 2, "is not empty and was not made by `lamina demo`", text("mine")),
     Trial("output in no folder", "translate {run} --output {tmp}/no/such", 3, "cannot be written"),
     # studies
     Trial("equal seeds", "study {tmp}/s.yaml", 2, "seeds: must all differ", text("s.yaml",
           "name: s\ndata: d\ntest: [a, b]\nsteps: 1\nseeds: [1, 1]\nbaseline: x\nsystems: {x: {recipe: r}}\n")),
+    Trial("systems of paths", "study {tmp}/s.yaml", 2, "systems.../../evil", text("s.yaml",
+          "name: s\ndata: d\ntest: [a, b]\nsteps: 1\nbaseline: ../../evil\nsystems: {../../evil: {recipe: r}}\n")),
     Trial("study not YAML", "study {tmp}/s.yaml", 2, "s.yaml: not YAML", text("s.yaml", "a: [")),
     # models, data and unrelated folders
     Trial("symbolic loop", "translate {tmp}/loop", 3, "loop", lambda tmp: (tmp / "loop").symlink_to(tmp / "loop")),
-    Trial("serve nothing", "serve", 2, "RUN is missing. Example: lamina serve runs/first"),
+    Trial("serve nothing", "serve", 2, "RUN is required. Example: lamina serve runs/first"),
     Trial("serve no run", "serve {tmp}/none", 3, "none: not found."),
     Trial("serve without a name", "serve --name =x", 2, "--name must be NAME=RUN"),
-    Trial("serve one name twice", "serve --name a={run} --name a={run}", 2, "Two models are called `a`"),
+    Trial("serve one name twice", "serve --name a={run} --name a={run}", 2, "Two models are named `a`"),
     Trial("rate of nothing", "serve {run} --rate x/min", 2, "--rate must be requests per minute"),
     Trial("port 70000", "serve {run} --port 70000", 2, "--port must be less than or equal to 65535"),
     Trial("keys not UTF-8", "serve {run} --api-keys {tmp}/keys", 3, "keys: cannot be read as a file of API keys",
@@ -159,7 +166,7 @@ TRIALS = [
     Trial("shortlist that is nowhere", "translate {run} --shortlist {tmp}/none", 3, "none/shortlist.safetensors: not found"),
     Trial("not a shortlist", "translate {run} --shortlist {tmp}", 3, "shortlist.safetensors: is not a shortlist",
           raw("shortlist.safetensors", b"\xff" * 64)),
-    Trial("noise twice into one file", "noise --input {tmp}/a --output {tmp}/x {tmp}/x", 2, "x: is given twice", text("a")),
+    Trial("noise twice into one file", "noise --input {tmp}/a --output {tmp}/x {tmp}/x", 2, "x: given twice", text("a")),
     Trial("noise over its input", "noise --input {tmp}/a --output {tmp}/a {tmp}/y --force", 2, "is also an input", text("a")),
     Trial("noise over my file", "noise --input {tmp}/a --output {tmp}/b {tmp}/y", 2, "already exists", both(text("a"), text("b"))),
     Trial("errors not YAML", "noise --input {tmp}/a --output {tmp}/x {tmp}/y --errors {tmp}/e", 2, "e: not YAML",
@@ -185,8 +192,8 @@ TRIALS = [
           text("o/failed-plan.json", "{}"), text("o/train/mine"))),
     # many machines, documents, baselines
     Trial("cluster of nothing", "study {tmp}/s.yaml --cluster mine", 2, "--cluster must be one of `local`, `slurm`"),
-    Trial("options of no cluster", "study {tmp}/s.yaml --cluster-option a=b", 2, "--cluster-option acts only with --cluster."),
-    Trial("jobs of no cluster", "translate {run} --jobs 3", 2, "--jobs acts only with --cluster."),
+    Trial("options of no cluster", "study {tmp}/s.yaml --cluster-option a=b", 2, "--cluster-option requires --cluster."),
+    Trial("jobs of no cluster", "translate {run} --jobs 3", 2, "--jobs requires --cluster."),
     Trial("shard 3/2", "translate {run} --shard 3/2 --input {tmp}/a --output {tmp}/o", 2, "--shard must be I/N", text("a")),
     Trial("shard of stdin", "translate {run} --shard 1/2 --output {tmp}/o", 2, "--shard needs --input FILE and --output DIR."),
     Trial("shard into a file", "translate {run} --shard 1/2 --input {tmp}/a --output {tmp}/a", 2, "a: is a file; with --shard", text("a")),
@@ -194,11 +201,11 @@ TRIALS = [
     Trial("a document of no text", "translate {run} --format-in html --input {tmp}/a", 3, "a: not UTF-8 at byte 2.", raw("a", b"ab\xff")),
     Trial("a document as jsonl", "translate {run} --format-in srt --format jsonl", 2, "--format-in writes the document"),
     Trial("a document by prefix", "translate {run} --format-in html --prefix {tmp}/a", 2, "--format-in writes the document", text("a")),
-    Trial("unknown baseline", "eval --baseline lead-0 --test {tmp}/a {tmp}/a", 2, "There is no baseline `lead-0`", text("a")),
+    Trial("unknown baseline", "eval --baseline lead-0 --test {tmp}/a {tmp}/a", 2, "Unknown baseline `lead-0`", text("a")),
     Trial("baseline and run", "eval {run} --baseline copy --test {tmp}/a {tmp}/a", 2, "Give either RUN or --baseline", text("a")),
-    Trial("beam of a baseline", "eval --baseline copy --test {tmp}/a {tmp}/a --beam 3", 2, "--beam acts only with RUN.", text("a")),
+    Trial("beam of a baseline", "eval --baseline copy --test {tmp}/a {tmp}/a --beam 3", 2, "--beam requires RUN.", text("a")),
     Trial("diversity of one group in eval", "eval {run} --test {tmp}/a {tmp}/a --diversity 1", 2,
-          "--diversity acts only with --diverse-groups.", text("a")),
+          "--diversity requires --diverse-groups.", text("a")),
     Trial("shallow run that is nowhere", "translate {run} --shallow {tmp}/none", 3, "none: not found."),
 ]  # fmt: skip
 

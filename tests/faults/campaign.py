@@ -29,7 +29,7 @@ from typing import Any
 import torch
 import typer
 from cases import COMMANDS, READERS, SHORT, STDIN, make_reference
-from child import ForkedProcess, Kill, Outcome, adopt_orphans, run
+from child import ForkedProcess, Kill, Outcome, adopt_orphans, run, run_here
 
 from lamina.base.files import digest, write_file
 from lamina.engine.compilation import ready_folder
@@ -53,6 +53,8 @@ class Campaign:
     def prepare(self) -> None:
         """Create the reference and record each reader's output for undamaged files."""
         self.wholes = make_reference(self.reference)
+        for words, needs in {reader.words: reader.needs for reader in READERS.values()}.items():
+            run_here(self.copy(needs), words.split(), STDIN)  # so that no copy has to import anything
         for name, reader in READERS.items():
             folder = self.copy(reader.needs)
             outcome = run(folder, reader.words.split(), STDIN)

@@ -8,6 +8,7 @@ import mmap
 import os
 import random
 import resource
+import select
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from typing import Any
 from lamina.cli import main
 
 CPU_SECONDS, WALL_SECONDS = 60, 900  # time limits of a command
+POLL = 0.001  # seconds between checks of a command to kill
 ADDRESSES = 12 * 2**30  # address space limit in bytes
 PR_SET_CHILD_SUBREAPER = 36  # Linux prctl
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate", "os.link", "os.symlink"}
@@ -181,17 +183,15 @@ def run(
         operations.watch()
         execute(words)
     limit = None if kill is None or whole is None or kill.way == "operation" else kill.at * whole.cpu * 1.05
-    struck = False
-    while True:
-        pid, status, usage = os.wait4(child, os.WNOHANG)
-        if pid:
-            break
-        if not struck and limit is not None and cpu_seconds(child) >= limit:
+    struck, handle = False, os.pidfd_open(child)
+    while not select.select([handle], [], [], POLL if limit is not None and not struck else WALL_SECONDS)[0]:
+        if limit is not None and not struck and cpu_seconds(child) >= limit:
             struck = True
             strike(child, kill)
         if time.monotonic() - started > WALL_SECONDS:
             os.kill(child, signal.SIGKILL)
-        time.sleep(0.001)
+    os.close(handle)
+    _, status, usage = os.wait4(child, 0)
     wait_for_orphans()
     code = os.waitstatus_to_exitcode(status)
     reached = operations.fatal is not None and operations.number() >= operations.fatal

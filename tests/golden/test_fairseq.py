@@ -163,7 +163,7 @@ def test_other_flags(changes: dict[str, Any], tmp_path: Path) -> None:
         ({"surfacefusion": "sum"}, "`surfacefusion` must be one of att, mean, max, but is 'sum' instead."),
         ({"sf_idx": 3}, "`sf_idx` must be 0 to 2, but is 3 instead."),
         ({"sf_idx": 5, "surfacefusion": "mean"}, "`sf_idx` must be 0 to 2, but is 5 instead."),
-        ({"sf_new_idea": 1}, "`sf_new_idea` is not known."),
+        ({"sf_new_idea": 1}, "unknown flag `sf_new_idea`."),
         ({"ta_ffn": True}, "`ta_ffn` must be False, but is True instead."),
         ({"encoder_normalize_before": True}, "`decoder_normalize_before` must equal `encoder_normalize_before` True"),
         ({"layer_wise_attention": True, "encoder_layers": 4}, "bridge `layerwise` needs as many encoder as decoder"),
@@ -340,6 +340,33 @@ def test_a_damaged_checkpoint_is_a_clear_error(content: bytes, tmp_path: Path) -
     (tmp_path / "checkpoint_best.pt").write_bytes(content)
     with pytest.raises(DataError, match=r"checkpoint_best\.pt"):
         load(tmp_path)
+
+
+EMBEDDING = "decoder.embed_tokens.weight"
+
+
+@pytest.mark.parametrize(
+    ("flags", "weights", "message"),
+    [
+        ({"encoder_layers": 10**9}, {}, "encoder.layers: must be less than or equal to 1000, but is 1000000000"),
+        ({"decoder_layers": "six"}, {}, "`decoder_layers` must be a number, but is 'six' instead."),
+        ({"surfacefusion": ["att"]}, {}, "damaged ("),
+        ({}, {EMBEDDING: torch.tensor(1.0)}, f"{EMBEDDING} is not a numeric tensor."),
+        ({}, {EMBEDDING: 7}, f"{EMBEDDING} is not a numeric tensor."),
+        ({}, {"decoder.layers.0.fc1.bias": torch.tensor(1.0)}, "fc1.bias is not a numeric tensor."),
+        ({}, {7: torch.zeros(3)}, "unexpected weight 7 (1 in total)."),
+    ],
+    ids=["billion layers", "layers in words", "a list", "0-d embedding", "embedding of a number", "0-d", "integer key"],
+)
+def test_odd_content_is_named(flags: dict[str, Any], weights: dict[Any, Any], message: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {})
+    path = tmp_path / "checkpoint_best.pt"
+    before, there = read_checkpoint(path)
+    torch.save({"args": Namespace(**{**before, **flags}), "model": {**there, **weights}}, path)
+    with pytest.raises(DataError) as caught:
+        load(tmp_path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
 
 
 def test_a_plain_fairseq_transformer(tmp_path: Path) -> None:

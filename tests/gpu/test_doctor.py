@@ -11,7 +11,11 @@ from lamina.systems.build import build
 from support import run_lamina
 
 
-def test_every_trial_of_the_doctor_agrees_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("systems", [trials.SYSTEMS[:1], pytest.param(trials.SYSTEMS, marks=pytest.mark.slow)])
+def test_every_trial_of_the_doctor_agrees_with_the_cpu(
+    systems: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "SYSTEMS", systems)
     monkeypatch.setattr(trials, "SENTENCES", 4)
     monkeypatch.setattr(trials, "VOCABULARY", 60)
     sizes = {"d_model": 16, "ffn_size": 32, "heads": 2, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
@@ -19,12 +23,12 @@ def test_every_trial_of_the_doctor_agrees_with_the_cpu(monkeypatch: pytest.Monke
     with GhostGpu():
         found = list(trials.try_gpu(torch.device("cuda", 0), steps=2))
     assert [(each.system, each.precision) for each in found] == [
-        (system, precision) for system in trials.SYSTEMS for precision in ("fp32", "bf16", "fp16")
+        (system, precision) for system in systems for precision in ("fp32", "bf16", "fp16")
     ]
-    assert [each.verdict for each in found] == ["ok"] * 9
+    assert [each.verdict for each in found] == ["ok"] * 3 * len(systems)
 
 
 def test_a_missing_gpu_is_reported() -> None:
     result = run_lamina("doctor", "--gpu")
     assert result.returncode == 1
-    assert "there is no GPU here" in result.stdout
+    assert "no GPU found" in result.stdout

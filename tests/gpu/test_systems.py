@@ -12,7 +12,7 @@ from lamina.base.devices import Precision, autocast
 from lamina.model.heads.cross_entropy import smoothed_cross_entropy
 from lamina.recipe.decode import SearchSettings
 from lamina.search.hypothesis import Hypothesis
-from lamina.search.sampling import SamplingSettings
+from lamina.search.sampling import Sampler, SamplingSettings
 from lamina.systems.published import SYSTEMS
 from lamina.training.casting import cast_weights_together
 from lamina.translation.backends import SourceBatch
@@ -124,7 +124,7 @@ def test_sampling_synchronises_once_per_step() -> None:
         backend = TorchBackend([small("transformer").to(GPU)])
         generator = torch.Generator().manual_seed(1)
         gpu.clear()
-        backend.sample(SourceBatch(SOURCES), settings, SamplingSettings(top_k=5), generator, 2)
+        backend.sample(SourceBatch(SOURCES), Sampler(settings, SamplingSettings(top_k=5), generator, 2))
         assert not gpu.waits
         assert sum(gpu.to_host.values()) <= 1 + 9 + 2  # lengths, steps, and at the end the sums and the texts
 

@@ -192,7 +192,7 @@ def test_a_cpu_run_resumes_on_a_gpu_in_its_own_precision(bf16: bool, data: Path,
     with GhostGpu(bf16):
         result = train(data, tmp_path / "run", *short[:1], "train.max_steps=6")
     assert result.returncode == 0, result.stderr
-    assert "Products stay in fp32, in which the run was started." in result.stderr
+    assert "Precision stays fp32, as when the run was started." in result.stderr
 
 
 def test_a_gpu_run_resumes_on_a_cpu_with_a_note(data: Path, tmp_path: Path) -> None:
@@ -201,14 +201,14 @@ def test_a_gpu_run_resumes_on_a_cpu_with_a_note(data: Path, tmp_path: Path) -> N
         assert train(data, tmp_path / "run", *short).returncode == 0
     result = train(data, tmp_path / "run", *short[:1], "train.max_steps=6", device="cpu")
     assert result.returncode == 0, result.stderr
-    assert "The run was trained in fp16, which is not for this device; it continues in fp32." in result.stderr
+    assert "The run was trained in fp16, which this device does not support; continuing in fp32." in result.stderr
 
 
 def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="torch finds no CUDA device here"):
+    with pytest.raises(UsageError, match="torch found no CUDA device"):
         choose_device("cuda")
     monkeypatch.setenv("LOCAL_RANK", "2")
-    with GhostGpu(), pytest.raises(UsageError, match="needs a GPU of its own, but there are 2"):
+    with GhostGpu(), pytest.raises(UsageError, match="needs its own GPU, but there are 2"):
         choose_device("cuda")
 
 

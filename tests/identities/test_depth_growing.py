@@ -100,5 +100,5 @@ def test_a_mismatched_bottom_is_reported() -> None:
         check_bottom(Path("old"), shallow.config, grown)
     with pytest.raises(UsageError, match=r"--grow-from needs a model with encoder `grown` and bridge `grown`"):
         check_bottom(Path("old"), shallow.config, shallow)
-    with pytest.raises(UsageError, match="can only grow from encoder `stack`"):
+    with pytest.raises(UsageError, match="--grow-from requires encoder `stack`"):
         check_bottom(Path("old"), small("msc").config, grown)

@@ -174,7 +174,7 @@ def test_half_a_character_is_refused(server: Running) -> None:
 
 
 def test_unknown_addresses_and_methods(server: Running) -> None:
-    assert server.get("/nowhere").json() == {"error": {"code": "not_found", "message": "There is nothing here."}}
+    assert server.get("/nowhere").json() == {"error": {"code": "not_found", "message": "Not found."}}
     assert server.get("/v1/translate").status_code == 405
     assert server.get("/static/../app.py").status_code == 404
 
@@ -251,7 +251,7 @@ def test_a_model_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert result == (3, "", f"lamina: {tmp_path / 'nowhere'}: not found.\n")
     twice = run_lamina("serve", tmp_path, f"--name={tmp_path.name}={tmp_path}")
     assert twice.returncode == 2
-    assert run_lamina("serve").stderr == "lamina: RUN is missing. Example: lamina serve runs/first\n"
+    assert run_lamina("serve").stderr == "lamina: RUN is required. Example: lamina serve runs/first\n"
     assert run_lamina("serve", tmp_path, "--rate", "many").returncode == 2
     assert run_lamina("serve", tmp_path, "--api-keys", tmp_path / "keys").returncode == 3
 

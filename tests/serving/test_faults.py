@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,32 @@ def small(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
         yield running
 
 
-def at_rest(server: Running, seconds: float = 20) -> bool:
-    """Whether nothing waits and nothing is decoded, soon."""
+def wait_until(condition: Callable[[], bool], seconds: float = 240) -> None:
+    """The limit only ends a test that would never end."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if server.metric("lamina_queue_sentences") == server.metric("lamina_decoding_sentences") == 0:
-            return True
-        time.sleep(0.05)
-    return False
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def in_work(server: Running) -> float:
+    """Sentences that wait or are decoded."""
+    return server.metric("lamina_queue_sentences") + server.metric("lamina_decoding_sentences")
+
+
+def comes_to_rest(server: Running) -> None:
+    wait_until(lambda: in_work(server) == 0)
+
+
+@contextlib.contextmanager
+def standing_still(server: Running) -> Iterator[int]:
+    """The server's worker makes no progress meanwhile, however fast or busy the machine is."""
+    worker = server.worker()
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield worker
+    finally:
+        os.kill(worker, signal.SIGCONT)
 
 
 def connect(server: Running) -> socket.socket:
@@ -68,7 +86,7 @@ def leave_in_work(server: Running, times: int, lines: list[str]) -> None:
 
 def test_clients_that_leave_free_the_queue(server: Running, lines: list[str]) -> None:
     leave_in_work(server, 30, lines)
-    assert at_rest(server)
+    comes_to_rest(server)
     server.translate("A dog runs.")
 
 
@@ -129,7 +147,7 @@ def hostile(server: Running, examples: int) -> None:
             assert "Traceback" not in response.text
 
         attack()
-    assert at_rest(server)
+    comes_to_rest(server)
 
 
 def test_hostile_requests(server: Running) -> None:
@@ -142,17 +160,19 @@ def test_many_hostile_requests(server: Running) -> None:
     hostile(server, 1000)
     before = server.memory()
     hostile(server, 9000)
-    assert server.memory() < 1.1 * before
+    after = server.memory()
+    print(f"resident after 1,000 requests: {before:,} bytes, after 10,000: {after:,}")
+    assert after < 1.1 * before
     assert "Traceback" not in server.log.read_text()
 
 
 @pytest.mark.slow
 def test_two_hundred_clients_leave(server: Running, lines: list[str]) -> None:
     leave_in_work(server, 100, lines)
-    assert at_rest(server)
+    comes_to_rest(server)
     before = server.memory()
     leave_in_work(server, 200, lines)
-    assert at_rest(server)
+    comes_to_rest(server)
     assert server.memory() < 1.1 * before
     assert server.metric('lamina_sentences_total{end="abandoned"') > 100
 
@@ -161,16 +181,15 @@ def test_two_hundred_clients_leave(server: Running, lines: list[str]) -> None:
 def test_slow_bodies_do_not_stay(small: Running) -> None:
     with connect(small) as client:
         client.sendall(post(b'{"texts"', 1000))
-        started = time.monotonic()
-        answer = b""
-        while time.monotonic() - started < 10 and b"slow_body" not in answer:
-            with contextlib.suppress(TimeoutError, BrokenPipeError, ConnectionResetError):
-                client.sendall(b" ")
+        answer, sent = b"", 8
+        while not answer and sent < 900:  # the body is never complete
             client.settimeout(0.3)
             with contextlib.suppress(TimeoutError):
-                answer += client.recv(1000)
+                answer = client.recv(1000)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                sent += client.send(b" ")
         assert answer.startswith(b"HTTP/1.1 400")
-        assert time.monotonic() - started < 8
+        assert b"slow_body" in answer
     small.translate("A dog runs.")
 
 
@@ -178,26 +197,26 @@ def test_slow_bodies_do_not_stay(small: Running) -> None:
 def test_slow_headers_do_not_stay(small: Running) -> None:
     with connect(small) as client:
         client.sendall(b"POST /v1/translate HTTP/1.1\r\n")
-        client.settimeout(15)
+        client.settimeout(60)
         assert client.recv(100) == b""  # closed, after ten seconds
 
 
 @pytest.mark.slow
-def test_a_full_queue_is_said_at_once(small: Running, lines: list[str]) -> None:
-    with ThreadPoolExecutor(12) as pool:
-
-        def ask(number: int) -> httpx.Response:
-            return small.post("/v1/translate", {"texts": lines[number : number + 30], **HARD})
-
-        answers = list(pool.map(ask, range(12)))
-    assert {answer.status_code for answer in answers} <= {200, 503}
-    refused = [answer for answer in answers if "overloaded" in answer.text]
-    assert refused
-    assert all("retry-after" in answer.headers for answer in refused)
-    assert min(small.milliseconds(answer) for answer in refused) < 2000  # far from the deadline
-    assert small.post("/v1/translate", {"texts": lines[:50]}).status_code == 413
-    assert at_rest(small)
-    small.translate("A dog runs.")
+def test_a_full_queue_is_said_at_once(models: dict[str, Path], tmp_path: Path, lines: list[str]) -> None:
+    limits = ["--queue", "40", "--timeout", "300"]
+    with start_server(tmp_path, models["fused"], *limits) as server, ThreadPoolExecutor(1) as pool:
+        with standing_still(server):
+            work = pool.submit(server.post, "/v1/translate", {"texts": lines[:30]})
+            wait_until(lambda: in_work(server) == 30)
+            refused = server.post("/v1/translate", {"texts": lines[:30]})  # answered while nothing is decoded
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "overloaded"
+            assert int(refused.headers["retry-after"]) >= 1
+            assert server.post("/v1/translate", {"texts": lines[:50]}).status_code == 413
+            assert not work.done()
+        assert work.result().status_code == 200
+        comes_to_rest(server)
+        server.translate(*lines[:30])
 
 
 @pytest.mark.slow
@@ -206,22 +225,23 @@ def test_a_deadline_ends_a_request(models: dict[str, Path], tmp_path: Path, line
         response = server.post("/v1/translate", {"texts": lines[:300], **HARD})
         assert response.status_code == 503
         assert response.json()["error"]["code"] == "timeout"
-        assert at_rest(server)
+        comes_to_rest(server)
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_replaced_and_its_request_repeated(server: Running, lines: list[str]) -> None:
-    before = server.worker()
-    with ThreadPoolExecutor(1) as pool:
-        work = pool.submit(server.post, "/v1/translate", {"texts": lines[:200], **HARD})
-        while server.metric("lamina_decoding_sentences") == 0 and not work.done():
-            time.sleep(0.01)
+def test_a_killed_worker_is_replaced_and_its_request_repeated(
+    models: dict[str, Path], tmp_path: Path, lines: list[str]
+) -> None:
+    limits = ["--timeout", "300"]  # a new worker may need longer than usual on a busy machine
+    with start_server(tmp_path, models["fused"], *limits) as server, ThreadPoolExecutor(1) as pool:
+        expected = server.translate(*lines[:60])
+        before = server.worker()
+        os.kill(before, signal.SIGSTOP)
+        work = pool.submit(server.translate, *lines[:60])
+        wait_until(lambda: in_work(server) == 60)
         os.kill(before, signal.SIGKILL)
-        response = work.result()
-    assert response.status_code in (200, 503), response.text
-    server.wait_ready()
-    assert server.worker() != before
-    server.translate("A dog runs.")
+        assert work.result() == expected
+        assert server.worker() != before
 
 
 @pytest.mark.slow
@@ -231,13 +251,10 @@ def test_a_worker_that_hangs_is_replaced(small: Running) -> None:
     response = small.post("/v1/translate", {"texts": ["A dog runs."]})
     assert response.status_code == 503
     assert response.json()["error"]["code"] == "timeout"
-    until = time.monotonic() + 40
-    while Path(f"/proc/{before}").exists():
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: not Path(f"/proc/{before}").exists())
     small.wait_ready()
     assert small.worker() != before
-    assert at_rest(small)
+    comes_to_rest(small)
     small.translate("A dog runs.")
 
 
@@ -246,12 +263,13 @@ def test_sigterm_drains(models: dict[str, Path], tmp_path: Path, lines: list[str
     limits = ["--max-texts", "300", "--timeout", "300"]  # what is tested is the drain, not the deadline
     with start_server(tmp_path, models["fused"], *limits) as server, ThreadPoolExecutor(1) as pool:
         worker = server.worker()
-        work = pool.submit(server.post, "/v1/translate", {"texts": lines[:60], **HARD})
-        while server.metric("lamina_decoding_sentences") == 0:
-            time.sleep(0.01)
-        server.process.send_signal(signal.SIGTERM)
+        with standing_still(server):
+            work = pool.submit(server.post, "/v1/translate", {"texts": lines[:60]})
+            wait_until(lambda: in_work(server) == 60)
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "stopping" in server.log.read_text())
         assert work.result().status_code == 200
-        assert server.process.wait(60) == 0
+        assert server.process.wait(240) == 0
         assert not Path(f"/proc/{worker}").exists()
         with pytest.raises(httpx.ConnectError):
             server.get("/health")
@@ -272,13 +290,10 @@ def test_reloading_under_load_loses_nothing(server: Running, lines: list[str]) -
         work = [pool.submit(ask, 50 * number) for number in range(4)]
         assert server.post("/admin/reload").status_code == 200
         server.process.send_signal(signal.SIGHUP)
-        time.sleep(6)
+        wait_until(lambda: server.log.read_text().count("models reloaded") == 2)
         finished.set()
         assert set().union(*(each.result() for each in work)) == {200}
-    until = time.monotonic() + 60
-    while server.log.read_text().count("models reloaded") < 2 or len(server.workers()) > 1:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: len(server.workers()) == 1)
     assert server.worker() != before
     assert server.post("/admin/reload", headers={"x-forwarded-for": "1.2.3.4"}).status_code == 404
 
@@ -289,10 +304,7 @@ def test_the_worker_ends_with_the_server(models: dict[str, Path], tmp_path: Path
         worker = server.worker()
         server.process.kill()
         server.process.wait()
-        until = time.monotonic() + 10
-        while Path(f"/proc/{worker}").exists() and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not Path(f"/proc/{worker}").exists()
+        wait_until(lambda: not Path(f"/proc/{worker}").exists())
 
 
 @pytest.mark.slow
@@ -323,4 +335,6 @@ def test_memory_is_flat(server: Running, lines: list[str]) -> None:
     burst(0, 2000)
     before = server.memory()
     burst(2000, 18_000)
-    assert server.memory() < 1.05 * before, f"{before:,} → {server.memory():,}"
+    after = server.memory()
+    print(f"resident after 2,000 requests: {before:,} bytes, after 20,000: {after:,}")
+    assert after < 1.05 * before

@@ -16,6 +16,7 @@ from lamina.store.model_folder import write_model_folder
 from lamina.systems.build import build
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.subwords import learn_sentencepiece
+from lamina.translation import load
 from support import run_lamina, save, scramble, small
 
 pytest.importorskip("ctranslate2")
@@ -98,7 +99,9 @@ def test_argostranslate_installs_and_translates(tmp_path: Path) -> None:
     assert run_lamina("export", tmp_path / "model", "--to", "argos", "--out", out).returncode == 0
     places = {"XDG_DATA_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     environment = {**os.environ, **places, "HOME": str(tmp_path)}
-    command = [python, "-c", PROGRAM, out, "the dog sees the tree"]
+    line = "the dog sees the tree"
+    command = [python, "-c", PROGRAM, out, line]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip()
+    own = load(tmp_path / "model").translate(line, beam=4, lenpen=0.2, max_length=(0.0, 256))  # Argos' settings
+    assert result.stdout == f"{own.text}\n"

@@ -73,7 +73,7 @@ def test_intervals_are_drawn_around_the_ends_of_bars() -> None:
     (bar,) = elements(drawing, "rect")
     upright = next(each for each in elements(drawing, "line") if each.get("class") == "interval")
     assert float(upright.get("y2", "")) < float(bar.get("y", "")) < float(upright.get("y1", ""))
-    assert "95 % interval 1.5 to 3" in (bar.findtext("{*}title") or "")
+    assert "95% interval 1.5 to 3" in (bar.findtext("{*}title") or "")
 
 
 def luminance(colour: str) -> float:

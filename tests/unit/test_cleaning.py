@@ -40,3 +40,10 @@ def test_without_filters_everything_is_kept() -> None:
 
 def test_short_lines_may_differ_in_length() -> None:
     assert Filters().reason("Yes.", "Jawohl, mein Herr, so ist es wohl.") is None
+
+
+def test_duplicates_are_no_text_to_learn_from() -> None:
+    """`characters` decides how much of the text subwords are learned from."""
+    once = clean([("one", "eins"), ("two", "zwei")], Filters())
+    assert once.characters == len("oneeinstwozwei")
+    assert clean([("one", "eins"), ("two", "zwei")] * 9, Filters()).characters == once.characters

@@ -47,7 +47,7 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         ),
         (
             {"encoder": {"type": "msc", "layers": 6, "blocks": [1, 2, 3]}},
-            "encoder.blocks: must hold one size for each of the decoder's 4 layers, but holds 3 instead.",
+            "encoder.blocks: must have one size for each of the decoder's 4 layers, but has 3 instead.",
         ),
         (
             {"bridge": {"type": "blocks", "blocks": [1, 1, 1, 2]}},
@@ -55,7 +55,7 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         ),
         (
             {"bridge": {"type": "collaborative"}},
-            "bridge.type: bridge `collaborative` reads contexts, which encoder `stack` does not make. "
+            "bridge.type: bridge `collaborative` reads contexts, which encoder `stack` does not provide. "
             "Use encoder `msc`, or another bridge.",
         ),
         (
@@ -70,11 +70,11 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         ({"decoder": {"tie_encoder": True}}, "decoder.tie_encoder: needs decoder attention `mixed`, but it is `self`"),
         (
             {"head": {"type": "surface", "mode": "soft", "gate": 0.5}},
-            "head.gate: acts only in mode `hard`: mode is `soft`, reader `attention`.",
+            "head.gate: applies only to mode `hard`: mode is `soft`, reader `attention`.",
         ),
         (
             {"head": {"type": "surface", "tau": 2.0}},
-            "head.tau: acts only in mode `soft`: mode is `hard`, reader `attention`.",
+            "head.tau: applies only to mode `soft`: mode is `hard`, reader `attention`.",
         ),
         (
             {"head": {"type": "surface", "layer": 5}},

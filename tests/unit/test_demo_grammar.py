@@ -78,7 +78,7 @@ def test_impossible_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="count: must not be negative, but is -1 instead"):
         demo_pairs("train", -1)
     monkeypatch.setattr("lamina.demo.grammar.pairs._MAX_DRAWS", 1)
-    with pytest.raises(UsageError, match=r"split `test` has given [\d,]+ distinct pairs and then none in 1 draws"):
+    with pytest.raises(UsageError, match=r"split `test` yields only [\d,]+ distinct pairs \(1 draws gave no other\)"):
         list(demo_pairs("test", 100))
 
 

@@ -54,5 +54,5 @@ def test_baselines() -> None:
     document = f"A first one. A second one. {LINE_BREAK} A third one. A fourth."
     assert run_baseline("lead-3", [document, ""]) == ["A first one. A second one. A third one.", ""]
     assert run_baseline("copy", [document]) == ["A first one. A second one. A third one. A fourth."]
-    with pytest.raises(UsageError, match="There is no baseline `lead-0`: it is `copy` or `lead-K`"):
+    with pytest.raises(UsageError, match="Unknown baseline `lead-0`: use `copy` or `lead-K`"):
         run_baseline("lead-0", [])

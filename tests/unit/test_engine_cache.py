@@ -237,7 +237,7 @@ def test_models_of_a_replaced_folder_are_rejected(cache_folder: Path, model: Pat
     load(model)
     translator = load(model)
     save(small("transformer"), model)
-    with pytest.raises(DataError, match="was replaced by another model while it was in use"):
+    with pytest.raises(DataError, match="was replaced by another model while in use"):
         print(translator.models)
 
 
@@ -261,7 +261,7 @@ def test_errors_are_the_same_on_a_hit(cache_folder: Path, tmp_path: Path) -> Non
     for _ in range(2):
         with pytest.raises(DataError, match="scores are not finite; its weights are damaged"):
             load(tmp_path / "broken").translate(LINES)
-        with pytest.raises(UsageError, match="copies any entry of the vocabulary; omit it"):
+        with pytest.raises(UsageError, match="copies any token; omit it"):
             load(tmp_path / "copying", shortlist=tmp_path / "list")
     assert is_hit(load(tmp_path / "broken"))
     weights = tmp_path / "copying" / "model.safetensors"

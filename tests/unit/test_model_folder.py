@@ -100,6 +100,12 @@ def test_an_invalid_configuration_is_named(folder: Path) -> None:
         load_model_folder(folder)
 
 
+def test_a_billion_layers_are_refused_at_once(folder: Path) -> None:
+    change_config(folder, lambda content: content["model"]["encoder"].update(layers=10**9))
+    with pytest.raises(DataError, match=r"config.json: encoder.layers: must be less than or equal to 1000"):
+        load_model_folder(folder)
+
+
 def test_an_unknown_option_in_the_configuration_is_named(folder: Path) -> None:
     change_config(folder, lambda content: content["model"]["bridge"].update(typo=1))
     with pytest.raises(DataError, match=r"config.json: bridge.typo: not an option. Did you mean `type`"):
@@ -135,7 +141,9 @@ def test_weights_of_another_model_are_rejected(folder: Path) -> None:
 def test_a_changed_setting_is_detected(folder: Path) -> None:
     path = folder / "config.json"
     path.write_text(path.read_text().replace('"gate": 0.8', '"gate": 0.9'))
-    with pytest.raises(DataError, match=r"config.json: damaged \(its `checksum` differs; if you edited the file"):
+    with pytest.raises(
+        DataError, match=r"config.json: damaged \(its `checksum` does not match; if you edited the file"
+    ):
         load_model_folder(folder)
     path.write_text(re.sub(r'"checksum": "\w+"', '"checksum": null', path.read_text()))
     assert load_model_folder(folder).model.config.head.gate == 0.9

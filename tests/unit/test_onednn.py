@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,36 @@ def test_the_limit_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = run_lamina("systems")
     assert first.stderr.startswith("lamina: this CPU reports AMX but cannot execute it; torch is limited to AVX-512")
     assert run_lamina("systems").stderr == ""
+
+
+SUITE = """
+import os, sys
+import pytest
+from lamina.base import onednn
+onednn.reports_amx, onednn.user_cache = (lambda: True), (lambda name: None)
+onednn.PROBE = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+assert "torch" not in sys.modules
+code = pytest.main([*sys.argv[1:], "-q", "-n", "0", "-p", "no:cacheprovider"])
+print(os.environ.get(onednn.VARIABLE))
+sys.exit(code)
+"""
+
+
+@pytest.mark.slow
+def test_the_suite_itself_runs_where_amx_is_broken() -> None:
+    """The tests of 16-bit numbers pass, and oneDNN was limited before torch was imported."""
+    tests = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])}
+    del environment["XDG_CACHE_HOME"]  # of this test, where the engine would be compiled again
+    command = [sys.executable, "-c", SUITE, str(tests / "contracts" / "test_every_combination.py")]
+    done = subprocess.run(
+        [*command, "-k", "test_other_number_types and transformer"],
+        env=environment,
+        cwd=tests.parent,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == onednn.LIMIT

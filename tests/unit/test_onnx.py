@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,12 +128,17 @@ def test_contents_of_the_folder(folder: Path) -> None:
     assert json.loads((folder / "onnx" / "onnx.json").read_text())["opset"] == 18
 
 
+def run_script(folder: Path, text: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-I", folder / "run.py", "--threads", "1", *options]
+    return subprocess.run(command, input=text, capture_output=True, check=False)
+
+
 @pytest.mark.parametrize("beam", [1, 5])
 def test_the_script_translates_like_lamina(folder: Path, beam: int) -> None:
     """Runs in Python's isolated mode."""
     text = "".join(f"{line}\n" for line in SENTENCES)
-    command = [sys.executable, "-I", folder / "onnx" / "run.py", "--beam", str(beam), "--threads", "1"]
-    result = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
+    result = run_script(folder / "onnx", text.encode(), "--beam", str(beam))
+    assert result.returncode == 0, result.stderr
     own = load(folder / "model").translate(SENTENCES, beam=beam)
     assert result.stdout.decode() == "".join(f"{each.text}\n" for each in own)
 
@@ -182,12 +188,12 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     assert run_lamina("translate", onnx, model, stdin="w1\n") == (
         2,
         "",
-        f"lamina: {onnx}: is an ONNX export, which cannot be part of an ensemble; use its run instead.\n",
+        f"lamina: {onnx}: is an ONNX export, which cannot be part of an ensemble; use the run instead.\n",
     )
     assert run_lamina("translate", onnx, "--int8", stdin="w1\n") == (
         2,
         "",
-        f"lamina: {onnx}: is an ONNX export; whether it has 8 bits is chosen by `lamina export --int8`.\n",
+        f"lamina: {onnx}: is an ONNX export; to run it in 8 bits, export it with `lamina export --int8`.\n",
     )
     assert run_lamina("export", onnx, "--to", "onnx", "--out", tmp_path / "again") == (
         3,
@@ -202,27 +208,57 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("decoder.onnx", b"nonsense", "damaged (its SHA-256 differs from the one in onnx.json)."),
-        ("decoder.onnx", None, "not found, but onnx.json lists it."),
-        ("onnx.json", b"{", "not JSON ("),
-        ("onnx.json", b"{}", "format: must be given. Export the model again."),
-    ],
-)
-def test_damage_is_named(folder: Path, tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+def damage(folder: Path, tmp_path: Path, name: str, content: bytes | None) -> Path:
+    """A copy of the export with one file replaced or removed."""
     broken = tmp_path / "broken"
-    broken.mkdir()
-    for path in (folder / "onnx").iterdir():
-        (broken / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(folder / "onnx", broken)
     (broken / name).unlink()
     if content is not None:
         (broken / name).write_bytes(content)
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("decoder.onnx", b"nonsense", "damaged (SHA-256 does not match onnx.json)."),
+        ("decoder.onnx", None, "not found, but onnx.json lists it."),
+        ("text.json", b"{}", "damaged (its SHA-256 differs from the one in onnx.json)."),
+        ("onnx.json", b"{", "not JSON ("),
+        ("onnx.json", b"{}", "format: is required. Export the model again."),
+    ],
+)
+def test_damage_is_named(folder: Path, tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    broken = damage(folder, tmp_path, name, content)
     result = run_lamina("translate", broken, stdin="w1\n")
     assert result.returncode == 3
     assert result.stderr.startswith(f"lamina: {broken / name}: {message}")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("decoder.onnx", b"nonsense", "damaged (its SHA-256 differs from the one in onnx.json).\n"),
+        ("vocabulary.target.txt", None, "not found, but onnx.json lists it.\n"),
+        ("onnx.json", b"{", "cannot be read (Expecting property name"),
+        ("onnx.json", b"{}", "cannot be read ('sha256').\n"),
+        ("onnx.json", b"[]", "cannot be read ("),
+        ("onnx.json", None, "cannot be read ([Errno 2]"),
+    ],
+)
+def test_the_script_names_damage(folder: Path, tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    broken = damage(folder, tmp_path, name, content)
+    result = run_script(broken, b"w1\n")
+    assert (result.returncode, result.stdout) == (3, b"")
+    assert result.stderr.decode().startswith(f"run.py: {broken / name}: {message}")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_the_script_names_text_that_is_not_utf8(folder: Path) -> None:
+    result = run_script(folder / "onnx", b"w1\nw2\xff\n")
+    assert (result.returncode, result.stdout) == (3, b"")
+    assert result.stderr == b"run.py: stdin:2: not UTF-8 (byte 0xff at column 3).\n"
 
 
 def test_the_extra_is_named(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from lamina.cli.progress import show_training
+from lamina.training.reporters import describe_step, describe_validation
 
 
 class Terminal(io.StringIO):
@@ -40,3 +41,12 @@ def test_without_a_terminal_each_tenth_is_a_line(capsys: pytest.CaptureFixture[s
     assert lines[0].strip() == "plain: step 2 of 20, loss 2.50"
     assert lines[-1].strip() == "fused: step 20 of 20, loss 0.30"
     assert len(lines) == 20
+
+
+def test_lines_of_training_and_validation() -> None:
+    """ppl is e^nll, not e^loss, which is smoothed; the normalised one belongs to ppl, not to BLEU."""
+    record = {"step": 9, "epoch": 1, "loss": 6.1, "nll": 2.0, "lr": 0.001, "tokens_per_second": 1234, "best": True}
+    losses = "loss 6.1000  nll 2.0000  ppl 7.39"
+    assert describe_step(record, None) == f"step 9  epoch 1  {losses}  lr 1.00e-03  1,234 tok/s"
+    valid = record | {"normalised_nll": 1.5, "normalised_perplexity": 4.48, "bleu": 0.0}
+    assert describe_validation(valid) == f"step 9  valid {losses} (normalised 4.48)  bleu 0.00  best"

@@ -10,6 +10,7 @@ import sacrebleu
 
 from lamina.base.reading import read_lines
 from lamina.errors import DataError, MissingExtraError, UsageError
+from lamina.scoring import tokenizers
 from lamina.scoring.metrics import METRICS, build_metrics, check_names
 from lamina.scoring.protocol import Gold, Score, score
 from support import SHARED, needs_shared
@@ -102,7 +103,7 @@ def test_rouge_by_hand() -> None:
 
 def test_rouge_rejects_other_scripts() -> None:
     pytest.importorskip("rouge_score")
-    with pytest.raises(DataError, match="ROUGE sees a–z and 0–9 only, and no reference has any of them"):
+    with pytest.raises(DataError, match="ROUGE counts only a–z and 0–9, and the references contain none"):
         run("rouge", ["кіт"], [["кіт"]])
 
 
@@ -174,3 +175,21 @@ def test_lengths_must_match(name: str) -> None:
         run(name, ["a", "b"], [["a", "b"], ["a"]])
     with pytest.raises(DataError, match="The source has 1 lines, but the first reference has 2"):
         run(name, ["a", "b"], [["a", "b"]], source=["a"])
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"),
+    [("de", "13a"), (None, "13a"), ("zh", "zh"), ("zh_CN", "zh"), ("th", "char"), ("ja", "char"), ("JA-jp", "char")],
+)
+def test_bleu_tokenises_as_the_language_is_written(
+    language: str | None, tokenizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizers, "find_spec", lambda _: None)  # no MeCab
+    assert tokenizers.language_tokenizer(language) == tokenizer
+    monkeypatch.setattr(tokenizers, "find_spec", lambda name: name)
+    assert tokenizers.language_tokenizer("ja") == "ja-mecab"
+
+
+def test_bleu_of_text_without_spaces_is_not_0() -> None:
+    reference, output = "我们喜欢翻译系统因为它们很有趣", "我们喜欢翻译系统因为它很有趣"
+    assert run("bleu", [output], [[reference]], language="zh").score > 50

@@ -17,7 +17,7 @@ from lamina.serving.forms import read_form
 from lamina.serving.keys import KeyRing, RateLimit, key_of_headers, parse_rate
 from lamina.serving.metrics import Metrics
 from lamina.serving.refusals import Refusal
-from lamina.serving.scheduler import DecodingBatch, QueuedSentence, Scheduler
+from lamina.serving.scheduler import GATHER, DecodingBatch, QueuedSentence, Scheduler
 
 
 class FakeWorker:
@@ -79,6 +79,29 @@ async def test_free_threads_share_a_request() -> None:
     scheduler, _ = make(worker)
     scheduler.submit(sentences("a", "b", "c", "d"))
     assert sorted(map(len, worker.texts())) == [2, 2]
+
+
+@in_loop
+async def test_a_thread_gathers_its_share() -> None:
+    worker = FakeWorker()
+    scheduler, _ = make(worker)
+    scheduler.submit(sentences("a", "b", "c", "d"))
+    answer(scheduler, worker, min(worker.running))
+    scheduler.submit(sentences("e"))  # the other thread has two
+    assert len(worker.texts()) == 2
+    scheduler.submit(sentences("f"))
+    assert worker.texts()[2:] == [["e", "f"]]
+
+
+@in_loop
+async def test_a_thread_does_not_wait_for_sentences_that_do_not_come() -> None:
+    worker = FakeWorker()
+    scheduler, _ = make(worker)
+    scheduler.submit(sentences("a", "b", "c", "d"))
+    answer(scheduler, worker, min(worker.running))
+    scheduler.submit(sentences("e"))
+    await asyncio.sleep(2 * GATHER)
+    assert worker.texts()[2:] == [["e"]]
 
 
 @in_loop

@@ -83,7 +83,7 @@ def test_embeddings_that_are_not_shared(share: str) -> None:
 
 
 def test_the_pointer_head_rejects_a_shortlist() -> None:
-    with pytest.raises(UsageError, match="head `pointer` copies any entry of the vocabulary; omit it"):
+    with pytest.raises(UsageError, match="not supported for head `pointer`, which copies any token; omit it"):
         choose_backend([small("pointer-generator")], shortlist=few())
 
 
@@ -134,7 +134,7 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert run_lamina("translate", tmp_path / "model", "--shortlist", tmp_path / "other", stdin="w1\n") == (
         3,
         "",
-        f"lamina: {tmp_path / 'other'}: was made for other vocabularies; create a new one with `lamina shortlist`.\n",
+        f"lamina: {tmp_path / 'other'}: belongs to other vocabularies; create a new one with `lamina shortlist`.\n",
     )
     (tmp_path / "other" / "shortlist.safetensors").write_bytes(b"x")
     result = run_lamina("translate", tmp_path / "model", "--shortlist", tmp_path / "other", stdin="w1\n")

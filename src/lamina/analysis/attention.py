@@ -17,10 +17,10 @@ from lamina.store.loading import load_run
 from lamina.translation import Translator
 
 READING = (
-    "How much of each target token's attention falls on each source token (a row of a map adds up to 1). Wei et al. "
-    "(2020, Figure 4) look at the topmost decoder layer: a shallow model scatters where a deep one finds the words "
-    "that it is about to translate. MSC has a stream for the block's states and one for its context; "
-    "SurfaceFusion's own reader looks at the source embedding."
+    "Each row shows how a target token distributes its attention over the source tokens; rows sum to 1. Wei et al. "
+    "(2020, Figure 4) look at the top decoder layer: attention is scattered in a shallow model, while a deep one "
+    "focuses on the words it is about to translate. MSC has one stream for the block's states and one for its "
+    "context. SurfaceFusion has an additional reader, which attends to the source embedding."
 )
 STREAMS = ("states", "context")
 LONGEST = 200  # subwords per side of a map
@@ -57,7 +57,7 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
         ]
         cells += alignments
         data.append({"map": name, "weights": values, "alignment": [int(row.argmax()) for row in weights_TS]})
-    head = ("map", "target token", "looks most at", "weight")
+    head = ("map", "target token", "attends most to", "weight")
     content = {"run": str(run), "source": columns, "target": rows, "maps": data}
     return Finding("attention", f"Attention to the source: {label}", READING, pictures, head, cells, content)
 

@@ -17,9 +17,9 @@ from lamina.translation import Translator, load
 from lamina.translation.loading import other_vocabulary
 
 READING = (
-    "BLEU of models of several depths on pairs that they were trained on and on the validation set. Wei et al. "
-    "(2020, Figure 2): deep plain encoders score lower than shallower ones already on training pairs, so that "
-    "overfitting is not the reason; MSC gains with depth on both."
+    "BLEU and loss by encoder depth, on training pairs and on validation pairs. Wei et al. (2020, Figure 2): deep "
+    "plain encoders score lower than shallow ones even on training pairs, so overfitting is not the cause; MSC "
+    "improves with depth on both."
 )
 
 

@@ -20,10 +20,10 @@ from lamina.translation import Translator, load
 
 PARTS = ("simple", "ordinary", "difficult", "challenging")
 READING = (
-    "A sentence's difficulty is the mean of its loss over a run's last checkpoints plus the standard deviation (Wei "
-    "et al. 2020, Eq. 14–15; the loss is summed over target tokens and the end mark, without smoothing). The test "
-    "set is cut into four equal parts from simple to challenging. The paper's claim (Figure 3): on simple sentences "
-    "all are nearly equal, and deep MSC gains more the harder they are."
+    "A sentence's difficulty is the mean plus the standard deviation of its loss over a run's last checkpoints (Wei "
+    "et al. 2020, Eq. 14–15; the loss is summed over target tokens including eos, without smoothing). The test set "
+    "is split into four equal parts from simple to challenging. The paper's claim (Figure 3): on simple sentences "
+    "all models are nearly equal, and the harder the sentences, the more deep MSC gains."
 )
 
 
@@ -59,7 +59,7 @@ def analyze_difficulty(
     if len(steps) < checkpoints:
         raise DataError(
             f"{runs[0]}: has {len(steps)} checkpoints, but --checkpoints is {checkpoints}; train it with "
-            f"`train.keep_last={checkpoints}` or more, or ask for fewer with --checkpoints."
+            f"`train.keep_last={checkpoints}` or more, or lower --checkpoints."
         )
     if len(sources) < len(PARTS):
         raise DataError(f"At least {len(PARTS)} test sentences are needed, but there are {len(sources)}.")
@@ -95,7 +95,7 @@ def analyze_difficulty(
             Picture(
                 "bleu",
                 drawing,
-                f"Parts by the difficulty for {names[0]} over {len(steps)} checkpoints; lines are 95 % intervals.",
+                f"Parts by difficulty for {names[0]} over {len(steps)} checkpoints; error bars are 95% intervals.",
             )
         ],
         ("run", "part", "sentences", "mean difficulty", "BLEU"),
@@ -117,9 +117,13 @@ def verdict(series: Sequence[Bars]) -> str:
 
 
 def write_parts(folder: Path, parts: Sequence[Sequence[int]], sources: Sequence[str], targets: Sequence[str]) -> None:
-    """Write `test.src.part0` to `test.tgt.part3`, easiest first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, numbers in enumerate(parts):
-        for side, lines in (("src", sources), ("tgt", targets)):
-            text = "".join(f"{lines[number]}\n" for number in numbers)
-            write_file(folder / f"test.{side}.part{part}", text)
+    """Write the test set in parts, easiest first."""
+    (folder / "parts").mkdir(parents=True, exist_ok=True)
+    texts = ["".join(f"{lines[number]}\n" for number in numbers) for numbers in parts for lines in (sources, targets)]
+    for path, text in zip(part_paths(folder), texts, strict=True):
+        write_file(path, text)
+
+
+def part_paths(folder: Path) -> list[Path]:
+    """Paths `parts/test.src.part0` to `parts/test.tgt.part3`."""
+    return [folder / "parts" / f"test.{side}.part{part}" for part in range(len(PARTS)) for side in ("src", "tgt")]

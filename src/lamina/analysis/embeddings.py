@@ -20,10 +20,10 @@ from lamina.store.model_folder import LoadedModel
 
 RANDOM_PAIRS = 2000
 READING = (
-    "The cosine between the embeddings of source and target words that are aligned, against random pairs of the "
-    "same words; and the singular values of the target embedding matrix, the largest set to 1. Liu et al. (2021) "
-    "claim that SurfaceFusion learns more expressive bilingual embeddings: a higher cosine of aligned pairs, and a "
-    "slower fall of the spectrum (more directions are used)."
+    "The cosine similarity between embeddings of aligned source and target words, compared with random pairs of the "
+    "same words; and the singular values of the target embedding matrix, relative to the largest. Liu et al. (2021) "
+    "claim that SurfaceFusion learns more expressive bilingual embeddings: a higher similarity of aligned pairs, and "
+    "a spectrum that decays more slowly (more directions are used)."
 )
 Pair = tuple[int, int]
 
@@ -40,7 +40,7 @@ def analyze_embeddings(
         words = given_words(loaded, pairs) if dictionary else aligned_words(loaded, pairs, least)
         if len(words) < 2:
             raise DataError(
-                f"{run}: only {len(words)} word pairs are aligned and in the vocabulary; give more text with --pairs."
+                f"{run}: only {len(words)} aligned word pairs are in the vocabulary; give more text with --pairs."
             )
         close, far = cosines(model, words), cosines(model, shuffled(words, seed))
         rows.append((name, len(words), float(close.mean()), float(far.mean()), float(close.mean() - far.mean())))
@@ -50,11 +50,11 @@ def analyze_embeddings(
     gaps = ", ".join(f"{row[4]:.2f} ({row[0]})" for row in rows)
     bars = bar_chart(names, series, y, "run", f"Aligned words are closer than random ones by {gaps}")
     points = [point for each in spectra for point in each.points]
-    x = Axis.over("singular value, by rank", [rank for rank, _ in points])
+    x = Axis.over("rank of the singular value", [rank for rank, _ in points])
     falls = line_chart(
         spectra,
         x,
-        Axis.over("share of the largest", [value for _, value in points], log=True),
+        Axis.over("relative to the largest", [value for _, value in points], log=True),
         title=f"Singular values of the target embeddings: {', '.join(names)}",
     )
     keys = ("run", "pairs", "aligned", "random", "difference")

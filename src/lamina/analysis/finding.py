@@ -34,7 +34,7 @@ class Picture:
 
 @dataclass(frozen=True, repr=False)
 class Finding:
-    """One analysis of one or more runs; a notebook displays it.
+    """The result of an analysis of one or more runs; notebooks display it.
 
     Example:
         >>> finding = lamina.analyze.gradients("runs/first")
@@ -60,7 +60,7 @@ class Finding:
         return self.as_section()
 
     def write(self, folder: StrPath) -> list[Path]:
-        """Write NAME.html with everything, NAME.json, NAME.csv and the pictures."""
+        """Write NAME.html (the whole page), NAME.json, NAME.csv and the figures; returns their paths."""
         folder = Path(folder)
         paths = self.paths(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class Finding:
         return paths
 
     def paths(self, folder: Path) -> list[Path]:
-        """The files that `write` makes in a folder."""
+        """The files that `write` creates in a folder."""
         names = [*(f"{self.name}.{kind}" for kind in ("html", "json", "csv")), *self._picture_names()]
         return [folder / name for name in names]
 
@@ -82,7 +82,7 @@ class Finding:
         return [f"{self.name}-{picture.name}.svg" for picture in self.pictures]
 
     def parts(self) -> list[str]:
-        """For a page: the pictures; folded, details and the table if it is not too long to read."""
+        """HTML parts: the figures, then, collapsed, details and the table if it is short."""
         shown, details = (
             [figure(picture.svg, picture.caption) for picture in self.pictures if picture.detail is detail]
             for detail in (False, True)
@@ -95,11 +95,11 @@ class Finding:
         return parts
 
     def texts(self, rows: Sequence[tuple[Cell, ...]]) -> list[tuple[str, ...]]:
-        """Rows as words, numbers with four digits that matter."""
+        """Rows as text; numbers have four significant digits."""
         return [tuple(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row) for row in rows]
 
     def as_section(self) -> str:
-        """For a page about more than this."""
+        """A section of a larger page."""
         return section(self.title, paragraph(self.reading, "soft"), *self.parts())
 
 

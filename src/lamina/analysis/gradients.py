@@ -13,9 +13,10 @@ from lamina.figures.charts import Series, line_chart
 from lamina.store.metrics import read_records
 
 READING = (
-    "The norm of the loss's gradient in the parameters of each encoder layer, as recorded while training. Wei et "
-    "al. (2020, Figure 5) show that MSC balances it between bottom and top layers. Lines that stay together mean "
-    "that all layers learn; lines that fan out over decades mean that some hardly do, or far too much."
+    "The norm of the gradient of the loss with respect to the parameters of each encoder layer, recorded during "
+    "training. Wei et al. (2020, Figure 5) show that MSC balances it between bottom and top layers. Lines that stay "
+    "close together mean that all layers learn; lines that are orders of magnitude apart mean that some layers "
+    "hardly learn, or are unstable."
 )
 
 
@@ -47,5 +48,5 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
 def verdict(last: Sequence[float]) -> str:
     """Describe the spread of the final gradient norms."""
     ratio = max(last) / min(last) if min(last) > 0 else float("inf")
-    times = f"{ratio:.0f}" if ratio < 1e4 else f"10^{log10(ratio):.0f}" if ratio < float("inf") else "infinitely many"
-    return f"at the end, gradients of layers differ by up to {times}×"
+    times = f"{ratio:.0f}" if ratio < 1e4 else f"10^{log10(ratio):.0f}" if ratio < float("inf") else "∞"
+    return f"final gradients differ by up to {times}× between layers"

@@ -23,9 +23,9 @@ from lamina.store.loading import load_run
 from lamina.translation import Translator
 
 READING = (
-    "The weights with which layers are mixed, and how far gates are open. Liu et al. (2021, Figure 1): the "
-    "uppermost decoder layer gives the embedding layer the largest weight. A gate near 1 takes the layer's own "
-    "attention, near 0 the context's (MSC); SurfaceFusion's gate is the share of the target side."
+    "The weights with which layers are mixed, and the values of gates. Liu et al. (2021, Figure 1): the top decoder "
+    "layer gives the embedding layer the largest weight. In MSC, a gate near 1 selects the layer's own attention and "
+    "a gate near 0 the attention to the context; SurfaceFusion's gate is the share of the target side."
 )
 Row = tuple[str, str, str, float]
 Table = tuple[Picture, list[Row]]
@@ -69,7 +69,7 @@ def mixing(model: Seq2Seq, name: str) -> Iterator[Table]:
     columns = [str(layer) for layer in range(1, len(weights_LJ[0]) + 1)]
     labels = Labels(rows, columns, "encoder layer", "decoder layer", "weight")
     flat = [weight for row in weights_LJ for weight in row]
-    caption = f"What each decoder layer reads. Every column adds up to 1; equal weights would be {1 / len(rows):.2f}."
+    caption = f"What each decoder layer reads. Columns sum to 1; equal weights would be {1 / len(rows):.2f}."
     title = f"{name}: weights between {min(flat):.2f} and {max(flat):.2f}"
     drawing = heat_map(weights_LJ, labels, title=title)
     yield Picture("mixing", drawing, caption), _rows("mixing", weights_LJ, rows, columns)
@@ -86,7 +86,7 @@ def wirings(model: Seq2Seq, name: str) -> Iterator[Table]:
         below = [[row[k] if k < len(row) else float("nan") for row in read] for k in range(size)]
         rows = ["input", *(str(layer) for layer in range(1, size))]
         columns = [*(str(layer) for layer in range(1, size)), "out"]
-        labels = Labels(rows, columns, "layer that is read", "layer that reads", "weight")
+        labels = Labels(rows, columns, "layer read", "reading layer", "weight")
         drawing = heat_map(below, labels, around_zero=True, title=f"{name}: what each {side} layer reads")
         yield (
             Picture(f"dlcl-{side}", drawing, f"The {side}'s learned combinations of layers."),

@@ -19,9 +19,9 @@ from lamina.store.model_folder import LoadedModel
 from lamina.translation import Translator
 
 READING = (
-    "One encoder layer's weight at a time is set to 0 at inference; the encoder itself is untouched. Liu et al. "
-    "(2021) find by this that the embedding layer is more important to the decoder than the layers between it and "
-    "the top. A tall bar downwards means that the decoder needs that layer."
+    "The weight of one encoder layer at a time is set to 0 at inference; the encoder itself is unchanged. With this "
+    "probe, Liu et al. (2021) find that the embedding layer matters more to the decoder than the layers between it "
+    "and the top. The lower a bar reaches, the more the decoder relies on that layer."
 )
 
 
@@ -49,20 +49,20 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
     intervals = [change_interval(bootstrap_scores(metric, statistics[layer]), whole_S) for layer in layers[1:]]
     name = label_runs([run])[0]
     worst = min(rows[1:], key=lambda row: float(row[2]))
-    verdict = f"{name}: BLEU drops most without {layer_title(str(worst[0]))} ({float(worst[2]):+.0f} %)"
+    verdict = f"{name}: BLEU drops most without {layer_title(str(worst[0]))} ({float(worst[2]):+.0f}%)"
     pictures = [
         Picture(
             "bleu",
-            bars(rows, 2, "change of BLEU (%)", verdict, intervals),
-            "BLEU with one layer masked, relative to the whole model, with 95 % intervals of the difference.",
+            bars(rows, 2, "change in BLEU (%)", verdict, intervals),
+            "BLEU with one layer masked, relative to the unmasked model, with 95% intervals of the difference.",
         ),
         Picture(
             "length",
-            bars(rows, 4, "change of length (%)", f"{name}: words of the output"),
-            "Words of the output, relative to the whole model.",
+            bars(rows, 4, "change in length (%)", f"{name}: output length"),
+            "Words in the output, relative to the unmasked model.",
         ),
     ]
-    head = ("masked layer", "BLEU", "change (%)", "words", "change of words (%)")
+    head = ("masked layer", "BLEU", "change (%)", "words", "change in words (%)")
     data = {"run": str(run), "sentences": len(sources), "layers": [dict(zip(head, row, strict=True)) for row in rows]}
     return Finding("masking", f"One encoder layer masked at a time: {name}", READING, pictures, head, rows, data)
 

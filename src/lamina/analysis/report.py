@@ -43,7 +43,7 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
     if recipes:
         parts.append(section("Recipes", *recipes))
     if missing:
-        parts.append(section("Left out", *(paragraph(line, "soft") for line in missing)))
+        parts.append(section("Not included", *(paragraph(line, "soft") for line in missing)))
     write_file(path, page(f"Report of {' and '.join(names)}", parts))
 
 

@@ -50,7 +50,7 @@ def score_section(rows: Sequence[Row]) -> str:
             )
             for row in own
         ]
-        head = ["system", f"{metric} (95 % interval)", "difference", "p"]
+        head = ["system", f"{metric} (95% interval)", "difference", "p"]
         if len(own) == 1:  # no other system to compare
             head, cells = head[:2], [row[:2] for row in cells]
         parts += [*(paragraph(f"{verdict(own[0], row)}.") for row in own[1:]), table(head, cells)]
@@ -84,7 +84,7 @@ def example_section(outputs: Outputs, count: int) -> str:
         cards.append(
             definitions([("source", escape(outputs.sources[number])), *by_system, ("reference", escape(reference))])
         )
-    note = "Marked words differ from the reference; ␣ stands where words of the reference are missing."
+    note = "Marked words differ from the reference; ␣ marks where words of the reference are missing."
     return section("Sentences", paragraph(note, "soft"), *cards)
 
 
@@ -117,7 +117,7 @@ def training_caption(records: Mapping[str, Records]) -> str:
     caption = "Cross-entropy on training pairs, without smoothing."
     left_out = [name for name in records if name not in comparable(records)]
     if left_out:
-        caption += f" Without {', '.join(left_out)}: not normalised in training, so not comparable; see validation."
+        caption += f" {', '.join(left_out)} not shown: not normalised in training, so not comparable; see validation."
     return caption
 
 

@@ -1,7 +1,7 @@
 """`lamina.analyze`: the papers' figures from any run, each as a `Finding`.
 
-A finding has `pictures`, `head` and `rows` of a table, and `data`; a notebook displays it, and `write(folder)` writes a
-page with everything. A run is a path, a `Run` or, where several are compared, a list of them.
+A finding has `pictures`, a table (`head` and `rows`) and `data`. Notebooks display it, and `write(folder)` writes it as
+an HTML page with its figures and numbers. A run is a path or a `Run`; functions that compare runs also take a list.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def gradients(runs: Runs) -> Finding:
 def attention(run: StrPath, source: str, target: str | None = None, *, checkpoint: str = "best") -> Finding:
     """Attention maps: every layer, the top layer's heads, both streams of MSC, the surface reader.
 
-    Without a `target` the maps are of the model's own translation.
+    Without `target`, the model's own translation is used.
 
     Example:
         >>> finding = lamina.analyze.attention("runs/first", "A dog runs.", target="Ein Hund rennt.")
@@ -65,7 +65,7 @@ def layers(run: StrPath, test: TestSet | None = None, *, sentences: int = 200, c
 
 
 def masking(run: StrPath, test: TestSet, *, checkpoint: str = "best") -> Finding:
-    """Each encoder layer masked in turn: what that does to the score and the length (Liu et al. 2021, Figure 2).
+    """Effect of masking each encoder layer in turn on BLEU and output length (Liu et al. 2021, Figure 2).
 
     Example:
         >>> finding = lamina.analyze.masking("runs/second", ("test.en", "test.de"))
@@ -78,7 +78,7 @@ def masking(run: StrPath, test: TestSet, *, checkpoint: str = "best") -> Finding
 
 
 def embeddings(runs: Runs, pairs: TestSet, *, dictionary: bool = False) -> Finding:
-    """Cosine of aligned source and target embeddings, and the spectrum of the matrix.
+    """Cosine similarity of aligned source and target embeddings, and the spectrum of the target matrix.
 
     With `dictionary`, each pair is a word and its translation; otherwise sentences are aligned by attention.
 

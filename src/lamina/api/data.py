@@ -44,12 +44,12 @@ def prepare(
 
     - two parallel files `(source, target)`, plain, `.gz` or `.zst`;
     - one file of pairs, `.tsv` or `.jsonl`, or of corrections, `.m2`;
-    - any iterable of `(source, target)` texts, which is read once and never held in memory;
-    - a split of a Hugging Face dataset, or any iterable of mappings: with both languages below `translation`, or with
-      two columns, which `fields` names where there are more.
+    - any iterable of `(source, target)` texts, which is read once and not held in memory;
+    - a split of a Hugging Face dataset, or any iterable of mappings with both languages under `translation`, or with
+      two columns; if there are more, `fields` names the two.
 
-    The other arguments are the options of `lamina prepare`. After an interruption, the same call resumes. `progress` is
-    shown in terminals and notebooks unless it is False.
+    The other arguments are the options of `lamina prepare`. After an interruption, the same call resumes. Progress is
+    shown in terminals and notebooks unless `progress` is False.
 
     Example:
         >>> pairs = [("A dog runs.", "Ein Hund rennt."), ("Two cats sleep.", "Zwei Katzen schlafen.")] * 20

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
-    """Build a model with fresh weights: a published system, your own choice of sockets, or a mixture.
+    """Build an untrained model: a published system, your own choice of sockets, or a mixture.
 
-    `model` takes the keys of a recipe's `model`, each overriding what `size` and `system` say. The result is a
+    `model` takes the keys of a recipe's `model`, which override `size` and `system`. The result is a
     `torch.nn.Module`; `vocab_size` is one number for both sides, or `(source, target)`.
 
     Example:
@@ -40,10 +40,10 @@ def load(
     int8: bool = False,
     shortlist: StrPath | None = None,
 ) -> Translator:
-    """Load a run, a checkpoint or a model folder for translation; several are an ensemble.
+    """Load a run, a checkpoint or a model folder for translation; several form an ensemble.
 
-    `checkpoint` of a run is `"best"` by validation, `"last"` or a step. `hf:OWNER/NAME` loads a model from the Hugging
-    Face hub.
+    `checkpoint` selects a run's checkpoint: `"best"` by validation, `"last"` or a step. `hf:OWNER/NAME` loads a
+    model from the Hugging Face Hub.
 
     Example:
         >>> translator = lamina.load("runs/first")
@@ -68,9 +68,8 @@ def save(
 ) -> str:
     """Save a model that you trained in your own loop as a model folder, which `lamina.load` and every command open.
 
-    `text` is what turns text into the model's ids: prepared data, or the folder of data, a run or a model; or two
-    vocabularies, if text is already split into their entries. `decode` sets how the model searches by default. Returns
-    the folder.
+    `text` provides the text pipeline: prepared data, a data folder, a run or a model folder; or two vocabularies, if
+    text is already split into their entries. `decode` sets the default search options. Returns the folder.
 
     Example:
         >>> data = lamina.PreparedData("data")
@@ -99,9 +98,9 @@ def save(
 def load_fairseq(
     checkpoint: StrPath, source_dictionary: StrPath, target_dictionary: StrPath
 ) -> tuple[Seq2Seq, Vocabularies]:
-    """Load a checkpoint of fairseq 0.9 or of the SurfaceFusion release, without executing what it pickles.
+    """Load a checkpoint of fairseq 0.9 or of the SurfaceFusion release, without executing pickled code.
 
-    Nothing is written to disk; `lamina.save(model, vocabularies, out)` makes a model folder of it.
+    Nothing is written to disk; `lamina.save(model, vocabularies, out)` saves it as a model folder.
 
     Example:
         >>> model, vocabularies = lamina.load_fairseq("checkpoint_best.pt", "dict.en.txt", "dict.ro.txt")

@@ -35,9 +35,9 @@ def evaluate(
 ) -> Scores:
     """Translate a test set and score it, like `lamina eval`.
 
-    `run` is a run, a model folder or what `lamina.load` returned; None with `baseline="copy"` or `"lead-3"` scores a
+    `run` is a run, a model folder or the result of `lamina.load`; None with `baseline="copy"` or `"lead-3"` scores a
     trivial system. `test` is two files `(source, target)`, a `.tsv` or `.jsonl` file, or any iterable of pairs.
-    `search` takes `beam`, `lenpen` and the other search options; those left out are the run's own.
+    `search` takes `beam`, `lenpen` and the other search options; the defaults are the run's.
 
     Example:
         >>> scores = lamina.evaluate("runs/first", ("test.en", "test.de"), beam=2)
@@ -83,7 +83,7 @@ def compare(
     progress: bool | Progress | None = None,
     **search: Unpack[SearchOptions],
 ) -> Comparison:
-    """Compare runs on a test set, like `lamina compare`: scores with 95 % intervals, differences and p-values.
+    """Compare runs on a test set, like `lamina compare`: scores with 95% intervals, differences and p-values.
 
     The first system is the baseline: the first of `baselines` (`"copy"`, `"lead-3"`) if there are any, else the first
     run. The other arguments are those of `lamina.evaluate`.

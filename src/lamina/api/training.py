@@ -31,15 +31,15 @@ def train(
     progress: bool | None = None,
     **train: Unpack[TrainOptions],
 ) -> Run:
-    """Train a model, like `lamina train`; the same call again resumes.
+    """Train a model, like `lamina train`; repeat the call to resume.
 
-    `recipe` is the name of a system (`"surface-fusion"`: its settings are chosen by the size of the corpus), the name
-    of a shipped recipe, a recipe file, or a mapping with the same keys. `data` is what `lamina.prepare` returned, or
-    its folder; `out` is the run folder (`runs/NAME` if left out).
+    `recipe` is the name of a system, such as `"surface-fusion"` (settings are then chosen by corpus size), the name of
+    a shipped recipe, a recipe file, or a mapping with the same keys. `data` is the result of `lamina.prepare`, or its
+    folder; `out` is the run folder (default: `runs/NAME`).
 
-    `train` takes the keys of a recipe's `train`, such as `max_steps` and `lr`; `model` and `decode` are mappings with
-    the keys of those parts. Each overrides what the recipe says. `progress` is shown in terminals and notebooks unless
-    it is False.
+    Keyword arguments are the keys of a recipe's `train`, such as `max_steps` and `lr`; `model` and `decode` are
+    mappings with the keys of those parts. All of them override the recipe. Progress is shown in terminals and
+    notebooks unless `progress` is False.
 
     Example:
         >>> run = lamina.train("transformer", "data", "runs/new", max_steps=4, warmup=2, model={"d_model": 16})

@@ -1,1 +1,1 @@
-"""Files, reading, devices, memory and processes: what every other package builds on."""
+"""Files, reading, devices, memory and processes: the basis of every other package."""

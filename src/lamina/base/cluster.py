@@ -88,7 +88,7 @@ class JobError(LaminaError):
     """A command that failed as a job; the message is the last line of its log, with its exit code."""
 
     def __init__(self, log: Path, code: int) -> None:
-        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "it has printed nothing"
+        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "it printed nothing"
         super().__init__(f"{log}: {' '.join(text.strip().splitlines()[-1:]).removeprefix('lamina: ')}")
         self.exit_code = code if code > 0 else 1
 
@@ -131,7 +131,7 @@ class _Launcher:
         try:
             made = self.executor.submit(CommandRunner(job))
         except Exception as error:  # whatever sbatch says
-            raise LaminaError(f"{job.name}: cannot be submitted ({str(error).splitlines()[-1]}).") from error
+            raise LaminaError(f"{job.name}: could not be submitted ({str(error).splitlines()[-1]}).") from error
         self.known[job.name] = made.job_id
         write_file(self.ids, json.dumps(self.known, indent=1) + "\n")
         return made
@@ -206,7 +206,7 @@ def run_jobs(
     except KeyboardInterrupt:
         for made in running.values():
             made.cancel()
-        raise StoppedError("Stopped, and its jobs with it; rerun the same command to resume.", 130) from None
+        raise StoppedError("Stopped, along with its jobs; rerun the same command to resume.", 130) from None
     except JobError:
         for made in running.values():
             made.cancel()

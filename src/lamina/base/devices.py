@@ -33,12 +33,12 @@ def choose_device(name: str) -> torch.device:
     limit_instructions()
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
-        raise UsageError("--device cuda: torch finds no CUDA device here; use --device cpu, or see `lamina doctor`.")
+        raise UsageError("--device cuda: torch found no CUDA device; use --device cpu, or run `lamina doctor`.")
     if name == "cuda" or (name == "auto" and available):
         place = int(os.environ.get("LOCAL_RANK", "0"))
         if place >= torch.cuda.device_count():
             raise UsageError(
-                f"Process {place} of this machine needs a GPU of its own, but there are {torch.cuda.device_count()}; "
+                f"Process {place} on this machine needs its own GPU, but there are {torch.cuda.device_count()}; "
                 "use a smaller --nproc-per-node."
             )
         return torch.device("cuda", place)

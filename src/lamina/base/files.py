@@ -1,4 +1,4 @@
-"""The one way files and folders are written: complete under their final name, or not there at all.
+"""Atomic writing of files and folders: complete under their final name, or absent.
 
 Content goes to a temporary name beside the final one, is flushed to disk, and is then renamed. A process that is killed
 at any moment leaves the earlier content untouched.
@@ -31,11 +31,22 @@ def partial_name(path: Path) -> Path:
 
 
 @contextmanager
+def errors_named(path: Path) -> Iterator[None]:
+    """Add the path to errors of the system that name none, as those of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A stream whose content replaces the file when the context ends without an error."""
     partial = partial_name(path)
     try:
-        with partial.open("wb") as stream:
+        with errors_named(path), partial.open("wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

@@ -1,4 +1,4 @@
-"""Memory that stays while there is little of it, and is given back when there is much.
+"""Keep freed memory for reuse while the process is small, and return it when the process is large.
 
 glibc maps every large allocation anew and unmaps it when it is freed, so each step pays for fresh pages. Raising its
 two thresholds keeps them with the process. But then small allocations lodge between the large ones, and the holes that
@@ -57,7 +57,7 @@ def trim_heap(model: nn.Module) -> None:
 
 
 class _Watch:
-    """Trims when memory has grown by so much since it last did; returning pages that are used again at once costs."""
+    """Trims when memory has grown by this much since the last time; returning pages that are reused is costly."""
 
     def __init__(self) -> None:
         self.trimmed_to = TRIM_ABOVE - TRIM_EVERY

@@ -1,4 +1,4 @@
-"""Keep torch alive on CPUs that report AMX but cannot execute it, as some virtual machines do.
+"""Prevent torch from crashing on CPUs that report AMX but cannot execute it, as some virtual machines do.
 
 oneDNN, which computes torch's 16-bit products on a CPU, trusts what the CPU reports; the first such product then kills
 the process. So on a CPU that reports AMX a product is tried in a child process, once per machine and torch version.

@@ -1,4 +1,4 @@
-"""Validation errors in the users' words: key path, what must be, nearest name."""
+"""Validation errors in readable form: key path, expected value, nearest name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
     if kind == "extra_forbidden":
         message = f"not an option.{nearest(path[-1], _options(root, data, path[:-1]))}"
     elif kind == "missing":
-        message = "must be given."
+        message = "is required."
     elif kind == "literal_error":
         expected = item["ctx"]["expected"].replace("'", "`")
         message = f"must be {expected}, but is `{item['input']}` instead."

@@ -1,4 +1,4 @@
-"""Pools of processes that end with the process that made them."""
+"""Process pools that end with the process that started them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from lamina.errors import DataError
+from lamina.errors import KilledProcessError
 
 Result = TypeVar("Result")
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
@@ -41,7 +41,7 @@ def run_in_child(work: Callable[[], Result]) -> Result:
     try:
         found, error = receiver.recv()
     except EOFError as gone:
-        raise DataError("A child process was killed, perhaps for lack of memory.") from gone
+        raise KilledProcessError("A child process was killed, possibly out of memory.") from gone
     finally:
         child.kill()
         child.join()

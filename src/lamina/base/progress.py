@@ -33,7 +33,7 @@ class StatusLine:
             self.width, self.drawn = len(text), now
 
     def clear(self) -> None:
-        """Leave nothing behind."""
+        """Erase the line."""
         if self.width:
             self.stream.write(f"\r{' ' * self.width}\r")
             self.stream.flush()
@@ -41,7 +41,7 @@ class StatusLine:
 
 
 def is_shown(progress: bool | None) -> bool:
-    """Whether to show progress; None is yes where someone looks on: in a terminal or a notebook."""
+    """Whether to show progress; None means only in a terminal or a notebook."""
     return (sys.stderr.isatty() or "ipykernel" in sys.modules) if progress is None else progress
 
 

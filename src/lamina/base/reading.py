@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,10 +23,13 @@ CHUNK = 2**17  # compressed bytes read at a time
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, decompressed by its suffix; whatever goes wrong names the file."""
+def open_bytes(path: Path | None) -> Iterator[IO[bytes]]:
+    """A file's bytes, decompressed by its suffix, or of stdin; errors name the file."""
+    name = path or "stdin"
     try:
-        if path.suffix == ".gz":
+        if path is None:
+            yield sys.stdin.buffer
+        elif path.suffix == ".gz":
             with gzip.open(path, "rb") as unpacked:
                 yield cast("IO[bytes]", unpacked)
         elif path.suffix == ".zst":
@@ -35,13 +39,13 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
             with path.open("rb") as stream:
                 yield stream
     except FileNotFoundError as error:
-        raise DataError(f"{path}: not found.") from error
+        raise DataError(f"{name}: not found.") from error
     except IsADirectoryError as error:
-        raise DataError(f"{path}: is a folder, not a file.") from error
+        raise DataError(f"{name}: is a folder, not a file.") from error
     except (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError) as error:
-        raise DataError(f"{path}: damaged, or not compressed as its name says ({error}).") from error
+        raise DataError(f"{name}: damaged, or not in the format of its suffix ({error}).") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+        raise DataError(f"{name}: cannot be read ({error.strerror}).") from error
 
 
 class _ZstdReader(io.RawIOBase):
@@ -77,10 +81,10 @@ class _ZstdReader(io.RawIOBase):
         return b"".join(parts)
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Lines without their end (\\n or \\r\\n) and without a byte order mark."""
+def read_lines(path: Path | None) -> Iterator[str]:
+    """Lines of a file, or of stdin, without their end (\\n or \\r\\n) and without a byte order mark."""
     with open_bytes(path) as stream:
-        yield from decode_lines(stream, str(path))
+        yield from decode_lines(stream, str(path or "stdin"))
 
 
 def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
@@ -94,7 +98,7 @@ def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{name}:{number}: not UTF-8 (byte 0x{content[error.start]:02x} at column {error.start + 1}). "
-                "Convert the file, for instance with iconv."
+                "Convert the file, for example with iconv."
             ) from error
 
 
@@ -123,7 +127,7 @@ def read_sealed_json(path: Path) -> dict[str, Any]:
     content = read_json(path)
     expected = content.pop(CHECKSUM, None)
     if expected is not None and expected != _checksum(content):
-        raise DataError(f"{path}: damaged (its `{CHECKSUM}` differs; if you edited the file, remove that line).")
+        raise DataError(f"{path}: damaged (its `{CHECKSUM}` does not match; if you edited the file, remove that line).")
     return content
 
 

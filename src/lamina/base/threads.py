@@ -1,4 +1,4 @@
-"""How many threads compute: torch's setting, which can be asked for and changed before torch is imported."""
+"""The number of compute threads: torch's setting, readable and writable before torch is imported."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-_wanted: list[int] = []  # what torch is to be told once it is there
+_wanted: list[int] = []  # what to set once torch is imported
 
 
 def set_threads(count: int) -> None:
-    """Compute with this many from now on."""
+    """Use this many threads from now on."""
     _wanted[:] = [count]
     thread_count()
 

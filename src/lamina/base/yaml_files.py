@@ -1,4 +1,4 @@
-"""YAML files that people write: nothing is executed, and what can only be a mistake is refused."""
+"""YAML files written by hand: nothing is executed, and obvious mistakes are errors."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Trial:
             return self.problem
         deviation = abs(self.last_loss - self.cpu_loss) / self.cpu_loss
         if not deviation <= TOLERANCE[self.precision]:
-            return f"the loss is {deviation:.0%} away from the CPU's"
+            return f"the loss differs from the CPU's by {deviation:.0%}"
         return "ok" if self.last_loss < self.first_loss else "does not learn"
 
 
@@ -111,4 +111,4 @@ def search_briefly(model: Seq2Seq, precision: Precision) -> None:
     settings = SearchSettings(beam=2, max_length=(0.0, 5))
     (found,) = backend.search([SourceBatch([[5, 6, Seq2Seq.eos_id], [7, Seq2Seq.eos_id]])], settings)
     if not all(found):
-        raise ArithmeticError("beam search finds nothing")
+        raise ArithmeticError("beam search found nothing")

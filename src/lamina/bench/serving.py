@@ -101,7 +101,7 @@ async def wait_until_ready(process: subprocess.Popen[bytes], ready_file: Path) -
             if status == 200:
                 return int(ready_file.read_text())
         await asyncio.sleep(0.1)
-    raise DataError("The server did not start; `lamina serve RUN` says why.")
+    raise DataError("The server did not start; run `lamina serve RUN` to see why.")
 
 
 class Connection:
@@ -134,17 +134,16 @@ def request_body(texts: Sequence[str], beam: int) -> bytes:
 
 async def drive(port: int, lines: Sequence[str], beam: int, clients: int) -> list[float]:
     """Send lines one by one from concurrent clients; return the latency of each in seconds."""
-    queue, times = iter(lines), []
+    bodies, times = iter([request_body([line], beam) for line in lines]), []
 
     async def client() -> None:
         connection = await Connection.open(port)
-        for line in queue:
-            body = request_body([line], beam)
+        for body in bodies:
             started = time.perf_counter()
             status, _ = await connection.ask("POST", "/v1/translate", body)
             times.append(time.perf_counter() - started)
             if status != 200:
-                raise DataError(f"The server answered {status}.")
+                raise DataError(f"The server returned status {status}.")
         connection.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -152,16 +151,17 @@ async def drive(port: int, lines: Sequence[str], beam: int, clients: int) -> lis
 
 
 async def measure_level(port: int, lines: Sequence[str], beam: int, clients: int) -> dict[str, float]:
-    """Measure latency percentiles in milliseconds, tokens and sentences per second."""
-    before, started = await tokens_written(port), time.perf_counter()
+    """Measure latency percentiles, throughput and the CPU time of the clients, which the wall time includes."""
+    before, started, client_cpu = await tokens_written(port), time.perf_counter(), time.process_time()
     times = await drive(port, lines, beam, clients)
-    seconds = time.perf_counter() - started
+    seconds, client_cpu = time.perf_counter() - started, time.process_time() - client_cpu
     tokens = await tokens_written(port) - before
     latency = {f"p{rank}_ms": round(1000 * percentile(times, rank), 2) for rank in (50, 95, 99)}
     return {
         **latency,
         "tokens_per_second": round(tokens / seconds),
         "sentences_per_second": round(len(lines) / seconds, 1),
+        "client_cpu_ms_per_sentence": round(1000 * client_cpu / len(lines), 3),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -44,7 +45,7 @@ from lamina.errors import DataError, LaminaError, UsageError
 from lamina.version import __version__
 
 BROKEN_PIPE = 141  # exit code of a shell after SIGPIPE
-MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the size of the model."
+MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the model size."
 OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 
 app = typer.Typer(
@@ -92,7 +93,7 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
 ) -> None:
     """Train, understand and serve sequence-to-sequence models whose decoder can read every encoder layer.
 
@@ -144,8 +145,9 @@ def main() -> None:
             print(f"lamina: {error}", file=sys.stderr)
             sys.exit(error.exit_code)
         if isinstance(error, OSError):
-            place = "" if error.filename is None else f"{error.filename}: "
-            print(f"lamina: {place}{error.strerror}.", file=sys.stderr)
+            full = error.errno == errno.ENOSPC  # files that are written are named
+            place = error.filename or ("stdout" if full else None)
+            print(f"lamina: {f'{place}: ' if place else ''}{error.strerror}.", file=sys.stderr)
             sys.exit(DataError.exit_code)
         if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error))):
             print(f"lamina: {MEMORY_ADVICE}", file=sys.stderr)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 analyze = typer.Typer(cls=Group, no_args_is_help=True)
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, side by side.")]
-OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")]
-Test = Annotated[tuple[Path, Path], typer.Option("--test", metavar="SRC TGT", help="A test set: two parallel files.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default="RUN/analysis")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs to compare.")]
+OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="Run or model.")]
+Test = Annotated[tuple[Path, Path], typer.Option("--test", metavar="SRC TGT", help="Test set: two parallel files.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Output folder.", show_default="RUN/analysis")]
 
 
 @analyze.callback()
@@ -52,11 +52,11 @@ def gradients(runs: Runs, out: Out = None, force: Force = False) -> None:
 @analyze.command("degradation", cls=Command)
 def degradation(
     runs: Runs,
-    data: Annotated[Path, typer.Option("--data", help="The data folder they were trained on.")],
+    data: Annotated[Path, typer.Option("--data", help="Data folder that the runs were trained on.")],
     sentences: Annotated[
-        int, typer.Option("--sentences", min=1, help="Training and validation pairs to decode.")
+        int, typer.Option("--sentences", min=1, help="Number of training and of validation pairs to decode.")
     ] = 500,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Which training pairs.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed for sampling training pairs.")] = 1,
     out: Out = None,
     force: Force = False,
 ) -> None:
@@ -74,7 +74,8 @@ def degradation(
 @analyze.command("difficulty", cls=Command)
 def difficulty(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Runs; the first one's checkpoints define difficulty.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs to compare; the first run's checkpoints define difficulty."),
     ],
     test: Test,
     checkpoints: Annotated[
@@ -89,20 +90,22 @@ def difficulty(
 
         lamina analyze difficulty runs/plain runs/msc --checkpoints 5 --test test.en test.de
     """
-    from lamina.analysis.difficulty import analyze_difficulty, write_parts
+    from lamina.analysis.difficulty import analyze_difficulty, part_paths, write_parts
 
+    folder = out or runs[0] / "analysis"
+    check_page(folder / "difficulty.html", part_paths(folder), test, force)
     sources, references = read_test(*test)
     finding, parts = analyze_difficulty(runs, checkpoints, sources, references)
-    folder = finish(finding, runs, out, force, test, len(parts))
-    write_parts(folder / "parts", parts, sources, references)
+    finish(finding, runs, out, force, test)
+    write_parts(folder, parts, sources, references)
 
 
 @analyze.command("attention", cls=Command)
 def attention(
     run: OneRun,
-    source: Annotated[str, typer.Option("--source", help="A sentence.")],
+    source: Annotated[str, typer.Option("--source", help="Source sentence.")],
     target: Annotated[
-        str | None, typer.Option("--target", help="Its translation.", show_default="the model's own")
+        str | None, typer.Option("--target", help="Target sentence.", show_default="the model's translation")
     ] = None,
     checkpoint: Checkpoint = "best",
     out: Out = None,
@@ -125,7 +128,7 @@ def layers(
     test: Annotated[
         tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Text to average gates over.")
     ] = None,
-    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Number of sentences of that text.")] = 200,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Number of sentences to average over.")] = 200,
     checkpoint: Checkpoint = "best",
     out: Out = None,
     force: Force = False,
@@ -146,7 +149,7 @@ def layers(
 
 @analyze.command("masking", cls=Command)
 def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out = None, force: Force = False) -> None:
-    """Each encoder layer masked in turn: what that does to the score and the length (Liu et al. 2021, Figure 2).
+    """Effect of masking each encoder layer in turn on BLEU and output length (Liu et al. 2021, Figure 2).
 
     [bold]Example[/bold]
 
@@ -164,12 +167,12 @@ def embeddings(
         tuple[Path, Path], typer.Option("--pairs", metavar="SRC TGT", help="Parallel text, or words with --dictionary.")
     ],
     dictionary: Annotated[
-        bool, typer.Option("--dictionary", help="Each line is a word and its translation; nothing is aligned.")
+        bool, typer.Option("--dictionary", help="Treat each line as a word and its translation; skip alignment.")
     ] = False,
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """Cosine of aligned source and target embeddings, and the spectrum of the matrix.
+    """Cosine similarity of aligned source and target embeddings, and the spectrum of the target matrix.
 
     [bold]Example[/bold]
 
@@ -188,10 +191,12 @@ def report(
         tuple[Path, Path] | None,
         typer.Option("--test", metavar="SRC TGT", help="Test set for scores, examples and attention maps."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="The page.", show_default="RUN/report.html")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Output file (HTML).", show_default="RUN/report.html")
+    ] = None,
     force: Force = False,
 ) -> None:
-    """One page with everything that applies: curves, scores, figures, examples, recipes.
+    """Write one page with everything that applies: curves, scores, figures, examples, recipes.
 
     [bold]Example[/bold]
 
@@ -212,17 +217,13 @@ def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
     return read(source, target)
 
 
-def finish(
-    finding: Finding, runs: list[Path], out: Path | None, force: bool, inputs: Sequence[Path] = (), parts: int = 0
-) -> Path:
+def finish(finding: Finding, runs: list[Path], out: Path | None, force: bool, inputs: Sequence[Path] = ()) -> None:
     """Write all files, print the table and the path of the page."""
     from lamina.cli.tables import print_columns
 
     folder = out or runs[0] / "analysis"
     page, *others = finding.paths(folder)
-    others += [folder / "parts" / f"test.{side}.part{part}" for part in range(parts) for side in ("src", "tgt")]
     check_page(page, others, inputs, force)
     paths = finding.write(folder)
     print_columns([finding.head, *finding.texts(finding.rows)])
     print(f"Page: {paths[0]}", file=sys.stderr)
-    return folder

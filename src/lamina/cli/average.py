@@ -12,7 +12,7 @@ from lamina.errors import UsageError
 
 
 def average(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
     last: Annotated[int | None, typer.Option("--last", min=1, help="Average the last K checkpoints.")] = None,
     steps: Annotated[str | None, typer.Option("--steps", help="Average the checkpoints of these steps: a,b,c.")] = None,
 ) -> None:

@@ -30,9 +30,9 @@ def choose() -> None:
 @bench.command("train", cls=Command)
 def bench_train(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a system or shipped recipe.")
+        Path, typer.Argument(metavar="RECIPE", help="Recipe file, or name of a system or shipped recipe.")
     ],
-    data: Annotated[Path, typer.Option("--data", help="A data folder written by `lamina prepare`.")] = Path("data"),
+    data: Annotated[Path, typer.Option("--data", help="Data folder written by `lamina prepare`.")] = Path("data"),
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a recipe value; repeatable.")
     ] = None,
@@ -40,9 +40,9 @@ def bench_train(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """How fast a recipe trains: tokens per second, share of the machine's matrix-product peak, peak memory.
+    """Measure training: tokens per second, fraction of the machine's peak matrix-product speed, peak memory.
 
-    Tokens are those of source and target, without padding. Nothing is saved.
+    Source and target tokens are counted, without padding. Nothing is saved.
 
     [bold]Example[/bold]
 
@@ -64,7 +64,7 @@ def bench_train(
 
 @bench.command("decode", cls=Command)
 def bench_decode(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run or model.")],
     input_file: Annotated[Path, typer.Option("--input", help="Lines to translate.")],
     beam: Annotated[int, typer.Option("--beam", min=1, help="Beam size.")] = 5,
     batch: Annotated[
@@ -76,7 +76,7 @@ def bench_decode(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """How fast a model translates: output tokens (eos included) and sentences per second.
+    """Measure decoding: output tokens (including eos) and sentences per second.
 
     [bold]Example[/bold]
 
@@ -97,12 +97,12 @@ def bench_prepare(
         int, typer.Option("--workers", min=1, help="Processes.", show_default="all cores")
     ] = os.cpu_count() or 1,
     batch_tokens: Annotated[int, typer.Option("--batch-tokens", min=1, help="Padded target tokens per batch.")] = 4096,
-    vocab_size: Annotated[int, typer.Option("--vocab-size", min=5, help="Subwords to learn.")] = 8000,
+    vocab_size: Annotated[int, typer.Option("--vocab-size", min=5, help="Number of subwords to learn.")] = 8000,
     repeats: Annotated[
         int, typer.Option("--repeats", min=1, help="Interleaved repetitions; the median is reported.")
     ] = 3,
 ) -> None:
-    """Encoding compared with SentencePiece alone, batch loading compared with training, and the share of padding.
+    """Measure encoding against SentencePiece alone, batch loading against training, and the share of padding.
 
     [bold]Example[/bold]
 
@@ -116,20 +116,22 @@ def bench_prepare(
 
 @bench.command("serve", cls=Command)
 def bench_serve(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run or model.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run or model.")],
     input_file: Annotated[Path, typer.Option("--input", help="Lines to translate.")],
     beam: Annotated[int, typer.Option("--beam", min=1, max=20, help="Beam size.")] = 5,
     clients: Annotated[
         list[int] | None,
-        typer.Option("--clients", min=1, max=500, help="Clients at the same time.", show_default="1, 8 and 64"),
+        typer.Option(
+            "--clients", min=1, max=500, help="Number of concurrent clients; repeatable.", show_default="1, 8 and 64"
+        ),
     ] = None,
-    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Lines at most.")] = 1000,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds; the median counts.")] = 3,
+    sentences: Annotated[int, typer.Option("--sentences", min=1, help="Maximum number of lines.")] = 1000,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Repetitions; the median is reported.")] = 3,
     int8: Int8 = False,
 ) -> None:
-    """How fast the server answers over loopback, beside the same model in one process.
+    """Measure the server over loopback, compared with the same model in one process.
 
-    Latency at several numbers of clients, tokens per second, and how long a short request takes beside a document.
+    Reports latency and tokens per second by number of clients, and the latency of short requests during a document.
 
     [bold]Example[/bold]
 

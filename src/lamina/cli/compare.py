@@ -23,7 +23,7 @@ def compare(
     *,
     search: dict[str, Any],
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="The test set the runs translate.")
+        tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Test set for the runs.")
     ] = None,
     hypotheses: Annotated[
         list[Path] | None, typer.Option("--hyp", help="System output; repeat for each system, baseline first.")
@@ -32,7 +32,8 @@ def compare(
         list[Path] | None, typer.Option("--ref", help="Reference file; repeatable. For m2, the .m2 file.")
     ] = None,
     baselines: Annotated[
-        list[str] | None, typer.Option("--baseline", help="With runs, a trivial system before them: copy or lead-K.")
+        list[str] | None,
+        typer.Option("--baseline", help="With runs: use a trivial system as the baseline, copy or lead-K."),
     ] = None,
     source: Sources = None,
     metrics: Metrics = None,
@@ -44,9 +45,11 @@ def compare(
     ] = "bootstrap",
     samples: Annotated[
         int | None,
-        typer.Option("--samples", min=1, help="Resampled test sets.", show_default="1000; randomisation 10000"),
+        typer.Option(
+            "--samples", min=1, help="Number of resampled test sets.", show_default="1000; randomisation 10000"
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the significance tests.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed for the significance tests.")] = 1,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="DIR", help="Also write each run's translations to this folder.")
     ] = None,

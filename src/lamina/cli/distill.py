@@ -22,24 +22,26 @@ def distill(
     valid: Annotated[tuple[Path, Path], typer.Option("--valid", metavar="SRC TGT", help="Validation pairs.")],
     out: Annotated[Path, typer.Option("--out", help="Run folder of the student.")],
     target: Annotated[
-        list[Path] | None, typer.Option("--target", help="References of the sources, mixed in; repeatable.")
+        list[Path] | None, typer.Option("--target", help="References for --source, mixed in; repeatable.")
     ] = None,
     test: Annotated[
         tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Test pairs for the report.")
     ] = None,
     beam: Annotated[int, typer.Option("--beam", min=1, max=256, help="Beam size of the teacher.")] = 5,
-    shard: Annotated[str, typer.Option("--shard", metavar="I/N", help="Only translate part I of N.")] = "1/1",
+    shard: Annotated[
+        str, typer.Option("--shard", metavar="I/N", help="Translate only part I of N, without training.")
+    ] = "1/1",
     no_mix: Annotated[bool, typer.Option("--no-mix", help="Train the student on the teacher's outputs alone.")] = False,
     no_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Skip the baseline: the same student trained on the references alone.")
     ] = False,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override the recipe; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a recipe value; repeatable.")
     ] = None,
     int8: Int8 = False,
     device: Device = "auto",
     threads: Threads = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the report only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only the report.")] = False,
 ) -> None:
     """Train a small student on the translations of a teacher (sequence-level knowledge distillation).
 

@@ -15,7 +15,7 @@ from lamina.cli.tables import print_columns
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Train three systems briefly on the GPU, and compare with the CPU.")
+        bool, typer.Option("--gpu", help="Train three systems briefly on the GPU and compare with the CPU.")
     ] = False,
 ) -> None:
     """Show versions, devices and extras, and run a tiny model. Exits with 1 if a required component fails.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def edits(
-    source: Annotated[Path, typer.Option("--source", help="The uncorrected text, one tokenised sentence per line.")],
-    hypothesis: Annotated[Path, typer.Option("--hyp", help="The corrected text, line by line.")],
+    source: Annotated[Path, typer.Option("--source", help="Uncorrected text, one tokenised sentence per line.")],
+    hypothesis: Annotated[Path, typer.Option("--hyp", help="Corrected text, parallel to --source.")],
     form: Annotated[
-        Literal["m2", "diff", "jsonl"], typer.Option("--format", help="`diff` is for reading, coloured on a terminal.")
+        Literal["m2", "diff", "jsonl"], typer.Option("--format", help="`diff` is for people; coloured on a terminal.")
     ] = "m2",
     output: Annotated[Path | None, typer.Option("--output", help="Output file.", show_default="stdout")] = None,
     force: Force = False,

@@ -27,23 +27,24 @@ from lamina.errors import UsageError
 
 @with_search_options
 def evaluate(
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run or model.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="Run or model.")] = None,
     *,
     test: Annotated[
         tuple[Path, Path],
-        typer.Option("--test", metavar="SRC TGT", help="A test set: two parallel files. For m2 TGT is the .m2 file."),
+        typer.Option("--test", metavar="SRC TGT", help="Test set: two parallel files. For m2, TGT is the .m2 file."),
     ],
     search: dict[str, Any],
     references: Annotated[
-        list[Path] | None, typer.Option("--ref", help="A further reference; may be repeated.")
+        list[Path] | None, typer.Option("--ref", help="Additional reference file; repeatable.")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Instead of RUN, a trivial system: copy or lead-K (lead-3).")
+        str | None,
+        typer.Option("--baseline", help="Score a trivial system instead of RUN: copy or lead-K (such as lead-3)."),
     ] = None,
     metrics: Metrics = None,
     lowercase: Lowercase = False,
     tokenize: Tokenize = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Also write the translations here.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Also write the translations to this file.")] = None,
     force: Force = False,
     checkpoint: Checkpoint = "best",
     int8: Int8 = False,
@@ -68,7 +69,7 @@ def evaluate(
     decoding = {**search, "int8": int8 or None, "shortlist": shortlist}
     idle = [name for name, value in decoding.items() if value is not None]
     if run is None and idle:
-        raise UsageError(f"{flag(idle[0])} acts only with RUN.")
+        raise UsageError(f"{flag(idle[0])} requires RUN.")
     check_output(output, test, force)
     with show_progress() as progress:
         scores = evaluate_run(

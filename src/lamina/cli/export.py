@@ -12,9 +12,9 @@ from lamina.cli.options import Checkpoint
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, a checkpoint folder or a model folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run, checkpoint or model folder.")],
     to: Annotated[Literal["ctranslate2", "onnx", "huggingface", "argos"], typer.Option("--to", help="Format.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write (argos: file); must not exist yet.")],
+    out: Annotated[Path, typer.Option("--out", help="Output folder (argos: file); must not exist yet.")],
     checkpoint: Checkpoint = "best",
     int8: Annotated[bool, typer.Option("--int8", help="Store the weights of matrix products in 8 bits.")] = False,
 ) -> None:

@@ -12,15 +12,15 @@ from lamina.cli.next_step import say_next
 
 def import_fairseq(
     checkpoint: Annotated[
-        Path, typer.Argument(metavar="CHECKPOINT", help="A checkpoint of fairseq 0.9 or of the SurfaceFusion release.")
+        Path, typer.Argument(metavar="CHECKPOINT", help="Checkpoint of fairseq 0.9 or of the SurfaceFusion release.")
     ],
     source_dict: Annotated[Path, typer.Option("--source-dict", help="The source language's dict.LL.txt.")],
     target_dict: Annotated[Path, typer.Option("--target-dict", help="The target language's dict.LL.txt.")],
-    out: Annotated[Path, typer.Option("--out", help="The model folder to write; must not exist yet.")],
+    out: Annotated[Path, typer.Option("--out", help="Model folder to write; must not exist yet.")],
 ) -> None:
-    """Turn a published fairseq checkpoint into a Lamina model folder.
+    """Convert a fairseq checkpoint to a Lamina model folder.
 
-    Nothing that is pickled in the checkpoint is executed.
+    No pickled code in the checkpoint is executed.
 
     [bold]Example[/bold]
 

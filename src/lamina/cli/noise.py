@@ -22,10 +22,10 @@ def noise(
     ],
     lang: Annotated[str, typer.Option("--lang", help="Language; en and uk have their own error tables.")] = "en",
     errors: Annotated[Path | None, typer.Option("--errors", help="Error rate, mix and confusions (YAML).")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same errors.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed; the same seed gives the same errors.")] = 1,
     force: Force = False,
 ) -> None:
-    """Add synthetic errors to clean text, to train a corrector.
+    """Add synthetic errors to clean text, to train a model for grammatical error correction.
 
     [bold]Examples[/bold]
 
@@ -39,7 +39,7 @@ def noise(
     for path in output:
         check_output(path, (input_file, errors), force)
     if output[0] == output[1]:
-        raise UsageError(f"{output[0]}: is given twice; the two sides need a file each.")
+        raise UsageError(f"{output[0]}: given twice; each side needs its own file.")
     settings = read_errors(errors)
     learned = None
     if settings.confusions is not None:

@@ -15,14 +15,17 @@ from pydantic.fields import FieldInfo
 from lamina.errors import UsageError
 from lamina.recipe.decode import SearchSettings
 
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Device to run on.")]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=1024, help="CPU threads.", show_default="one per core")
 ]
-Checkpoint = Annotated[str, typer.Option("--checkpoint", help="Of a run: best, last or a step.")]
+Checkpoint = Annotated[str, typer.Option("--checkpoint", help="Checkpoint of a run: best, last or a step.")]
 Int8 = Annotated[bool, typer.Option("--int8", help="Compute matrix products in 8 bits (CPU).")]
 ShortlistFolder = Annotated[
-    Path | None, typer.Option("--shortlist", help="What `lamina shortlist` made: write only likely words, faster.")
+    Path | None,
+    typer.Option(
+        "--shortlist", help="Folder written by `lamina shortlist`: decode faster with a restricted vocabulary."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lowercase = Annotated[bool, typer.Option("--lowercase", help="Ignore case.")]
@@ -36,9 +39,9 @@ Metrics = Annotated[
 ]
 Tokenize = Annotated[
     str | None,
-    typer.Option("--tokenize", help="BLEU's tokenizer, by sacreBLEU's name.", show_default="by target language"),
+    typer.Option("--tokenize", help="BLEU tokenizer, by its sacreBLEU name.", show_default="by target language"),
 ]
-Sources = Annotated[Path | None, typer.Option("--source", help="The source text (needed by gleu).")]
+Sources = Annotated[Path | None, typer.Option("--source", help="Source text (required by gleu).")]
 OnCluster = Annotated[
     Literal["local", "slurm"] | None,
     typer.Option("--cluster", help="Run as jobs, on Slurm or on this machine (extra `cluster`)."),
@@ -46,7 +49,7 @@ OnCluster = Annotated[
 ClusterOptions = Annotated[
     list[str] | None,
     typer.Option(
-        "--cluster-option", metavar="KEY=VALUE", help="Of submitit, such as slurm_partition=gpu; may be repeated."
+        "--cluster-option", metavar="KEY=VALUE", help="Submitit parameter, such as slurm_partition=gpu; repeatable."
     ),
 ]
 Command = Callable[..., None]
@@ -66,7 +69,7 @@ def with_search_options(command: Command) -> Command:
     def with_options(**arguments: Any) -> None:
         search = {name: arguments.pop(name) for name in names}
         if search["diversity"] is not None and search["diverse_groups"] is None:
-            raise UsageError("--diversity acts only with --diverse-groups.")
+            raise UsageError("--diversity requires --diverse-groups.")
         command(search=search, **arguments)
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]

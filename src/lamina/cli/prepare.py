@@ -19,7 +19,7 @@ TwoPaths = tuple[Path, Path]
 
 
 def prepare(
-    out: Annotated[Path, typer.Option("--out", help="The data folder to write.")],
+    out: Annotated[Path, typer.Option("--out", help="Data folder to write.")],
     train: Annotated[
         TwoPaths | None,
         typer.Option("--train", metavar="SRC TGT", help="Training text: two parallel files (plain, .gz, .zst)."),
@@ -38,7 +38,7 @@ def prepare(
     test_m2: Annotated[Path | None, typer.Option("--test-m2", help="Test text with corrections.")] = None,
     annotator: Annotated[
         int | None,
-        typer.Option("--annotator", min=0, help="Whose corrections of .m2 files to take.", show_default="all"),
+        typer.Option("--annotator", min=0, help="Annotator of .m2 files whose corrections to use.", show_default="all"),
     ] = None,
     fields: Annotated[
         tuple[str, str] | None,
@@ -46,10 +46,10 @@ def prepare(
     ] = None,
     line_breaks: Annotated[
         Literal["space", "symbol"],
-        typer.Option("--line-breaks", help="What line breaks inside a .jsonl field become; the symbol is ⏎."),
+        typer.Option("--line-breaks", help="Replace line breaks inside .jsonl fields with a space or the symbol ⏎."),
     ] = "space",
     sentences: Annotated[
-        bool, typer.Option("--sentences", help="Keep the source's sentence boundaries (encoder hierarchical).")
+        bool, typer.Option("--sentences", help="Keep sentence boundaries in the source (for encoder hierarchical).")
     ] = False,
     max_source: Annotated[
         int | None, typer.Option("--max-source", min=2, help="Truncate sources to this many subwords.")
@@ -60,7 +60,7 @@ def prepare(
             "--vocab-size",
             min=5,
             max=1_000_000,
-            help="Vocabulary size at most; 8000 when learning subwords.",
+            help="Maximum vocabulary size; 8000 by default when learning subwords.",
             show_default=False,
         ),
     ] = None,
@@ -71,7 +71,7 @@ def prepare(
     bpe_codes: Annotated[
         Path | None,
         typer.Option(
-            "--bpe-codes", help="BPE merges of subword-nmt to use instead of learning; implies --subwords bpe."
+            "--bpe-codes", help="Use these subword-nmt merges instead of learning them; implies --subwords bpe."
         ),
     ] = None,
     separate_vocab: Annotated[
@@ -79,7 +79,7 @@ def prepare(
     ] = False,
     pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is already tokenised (bpe).")] = False,
     lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Lower-case all text (sentencepiece): the subword model folds case.")
+        bool, typer.Option("--lowercase", help="Lowercase all text in the subword model (sentencepiece).")
     ] = False,
     text_from: Annotated[
         Path | None,
@@ -102,7 +102,7 @@ def prepare(
         ),
     ] = Filters.max_ratio,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=1024, help="Processes.", show_default="all cores")
+        int, typer.Option("--workers", min=1, max=1024, help="Number of processes.", show_default="all cores")
     ] = os.cpu_count() or 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
@@ -122,9 +122,9 @@ def prepare(
     from lamina.cli.progress import show_progress
 
     if fields is not None and not (train_pairs or valid_pairs or test_pairs):
-        raise UsageError("--fields acts only with --train-pairs, --valid-pairs or --test-pairs.")
+        raise UsageError("--fields requires --train-pairs, --valid-pairs or --test-pairs.")
     if annotator is not None and not (train_m2 or valid_m2 or test_m2):
-        raise UsageError("--annotator acts only with --train-m2, --valid-m2 or --test-m2.")
+        raise UsageError("--annotator requires --train-m2, --valid-m2 or --test-m2.")
     has_test = test or test_pairs or test_m2
     with show_progress(quiet) as progress:
         prepare_data(

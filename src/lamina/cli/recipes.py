@@ -70,7 +70,7 @@ def show(name: Name) -> None:
 def copy(
     name: Name,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it.", show_default="NAME.yaml")
+        Path | None, typer.Option("--out", metavar="FILE", help="Output file.", show_default="NAME.yaml")
     ] = None,
 ) -> None:
     """Copy a shipped recipe to a file for editing; never overwrites a file.
@@ -98,7 +98,7 @@ def copy(
 
 @recipes.command("schema", cls=Command)
 def schema() -> None:
-    """Print the JSON schema of recipes, for completion and checking in editors.
+    """Print the JSON schema of recipes, for completion and validation in editors.
 
     [bold]Example[/bold]
 

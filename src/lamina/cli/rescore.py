@@ -24,12 +24,12 @@ LONGEST_TARGET = 2048  # tokens
 
 
 def rescore(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several form an ensemble.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run or model; several form an ensemble.")],
     input_file: Annotated[
         Path | None, typer.Option("--input", help="Output of `lamina translate --format jsonl`.")
     ] = None,
-    source: Annotated[Path | None, typer.Option("--source", help="Source lines.")] = None,
-    target: Annotated[Path | None, typer.Option("--target", help="Their translations.")] = None,
+    source: Annotated[Path | None, typer.Option("--source", help="Source text.")] = None,
+    target: Annotated[Path | None, typer.Option("--target", help="Translations of --source.")] = None,
     lenpen: Annotated[
         float | None, typer.Option("--lenpen", help="Length penalty.", show_default="the run's, else 1.0")
     ] = None,
@@ -37,7 +37,7 @@ def rescore(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Score given translations with a model: a JSON line with `line`, `score` and `log_prob` for each.
+    """Score existing translations with a model; prints a JSON line with `line`, `score` and `log_prob` for each.
 
     From jsonl, the tokens of every `nbest` entry are scored, so scores equal those of `translate`. Plain text
     is segmented again.

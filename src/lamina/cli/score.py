@@ -12,7 +12,7 @@ from lamina.cli.options import AsJson, Lowercase, Metrics, Sources, Tokenize
 
 
 def score(
-    hypothesis: Annotated[Path, typer.Option("--hyp", help="The output, one sentence per line.")],
+    hypothesis: Annotated[Path, typer.Option("--hyp", help="System output, one sentence per line.")],
     references: Annotated[list[Path], typer.Option("--ref", help="Reference file; repeatable. For m2, the .m2 file.")],
     source: Sources = None,
     metrics: Metrics = None,
@@ -20,7 +20,7 @@ def score(
     tokenize: Tokenize = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score an output against references. Files may be plain, .gz or .zst.
+    """Score system output against references. Files may be plain, .gz or .zst.
 
     [bold]Examples[/bold]
 

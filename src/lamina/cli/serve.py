@@ -17,29 +17,27 @@ def serve(
         list[Path] | None, typer.Argument(metavar="RUN", help="Runs or models; each is named after its folder.")
     ] = None,
     names: Annotated[
-        list[str] | None, typer.Option("--name", metavar="NAME=RUN", help="A model with a name; may be repeated.")
+        list[str] | None, typer.Option("--name", metavar="NAME=RUN", help="Serve RUN under this name; repeatable.")
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on; 0.0.0.0 is all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 is all interfaces.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
     api_keys: Annotated[
-        Path | None, typer.Option("--api-keys", help="A file of keys, one per line: KEY or NAME KEY.")
+        Path | None, typer.Option("--api-keys", help="File of API keys, one per line: KEY or NAME KEY.")
     ] = None,
-    max_chars: Annotated[int, typer.Option("--max-chars", min=1, help="Characters of a text.")] = 5000,
-    max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Texts of a request.")] = 100,
-    queue: Annotated[int, typer.Option("--queue", min=1, help="Sentences that may wait or be decoded.")] = 1000,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for a request.")] = 30.0,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/min", help="Requests per minute of a key or address.")
-    ] = None,
-    url_prefix: Annotated[str, typer.Option("--url-prefix", help="Serve below this path, such as /translate.")] = "",
+    max_chars: Annotated[int, typer.Option("--max-chars", min=1, help="Maximum characters per text.")] = 5000,
+    max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Maximum texts per request.")] = 100,
+    queue: Annotated[int, typer.Option("--queue", min=1, help="Maximum sentences queued or being decoded.")] = 1000,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Timeout of a request, in seconds.")] = 30.0,
+    rate: Annotated[str | None, typer.Option("--rate", metavar="N/min", help="Rate limit per key or address.")] = None,
+    url_prefix: Annotated[str, typer.Option("--url-prefix", help="Serve under this path, such as /translate.")] = "",
     int8: Int8 = False,
     threads: Threads = None,
-    log_text: Annotated[bool, typer.Option("--log-text", help="Log the texts of requests.")] = False,
+    log_text: Annotated[bool, typer.Option("--log-text", help="Log request texts.")] = False,
     ready_file: Annotated[
-        Path | None, typer.Option("--ready-file", help="Where to write the port once the server listens.")
+        Path | None, typer.Option("--ready-file", help="Write the port to this file once the server listens.")
     ] = None,
 ) -> None:
-    """Serve models: a REST API, LibreTranslate's API, and a page that shows what the model does.
+    """Serve models: a REST API, LibreTranslate's API, and a web page that shows what the model does.
 
     [bold]Examples[/bold]
 
@@ -86,10 +84,10 @@ def name_models(runs: list[Path], names: list[str]) -> dict[str, Path]:
         given.append((name, Path(path)))
     for name, run in given:
         if name in models:
-            raise UsageError(f"Two models are called `{name}`; name one with --name NAME={run}.")
+            raise UsageError(f"Two models are named `{name}`; rename one with --name NAME={run}.")
         if not run.exists():
             raise DataError(f"{run}: not found.")
         models[name] = run
     if not models:
-        raise UsageError("RUN is missing. Example: lamina serve runs/first")
+        raise UsageError("RUN is required. Example: lamina serve runs/first")
     return models

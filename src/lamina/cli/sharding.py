@@ -24,7 +24,7 @@ def open_shard(
     folder, full_input = require_files(input_file, output)
     target = folder / part.name(form)
     if target.exists() and not force:
-        print(f"lamina: {target}: already done.", file=sys.stderr)
+        print(f"lamina: {target}: already finished.", file=sys.stderr)
         return None
     folder.mkdir(parents=True, exist_ok=True)
     first_line, lines = read_shard(full_input, part, numbered=form != "text")

@@ -9,13 +9,14 @@ import typer
 
 
 def shortlist(
-    data: Annotated[Path, typer.Option("--data", help="Prepared data that the model was trained on.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write; must not exist yet.")],
+    data: Annotated[Path, typer.Option("--data", help="Data folder that the model was trained on.")],
+    out: Annotated[Path, typer.Option("--out", help="Output folder; must not exist yet.")],
     candidates: Annotated[
-        int, typer.Option("--candidates", min=1, max=10_000, help="Target subwords per source subword.")
+        int, typer.Option("--candidates", min=1, max=10_000, help="Number of target subwords per source subword.")
     ] = 40,
     frequent: Annotated[
-        int, typer.Option("--frequent", min=0, max=1_000_000, help="Target subwords always included.")
+        int,
+        typer.Option("--frequent", min=0, max=1_000_000, help="Number of frequent target subwords to always include."),
     ] = 200,
 ) -> None:
     """Learn a vocabulary shortlist (IBM model 1) for faster decoding with `lamina translate --shortlist`.

@@ -14,14 +14,14 @@ from lamina.errors import UsageError
 
 
 def study(
-    file: Annotated[Path, typer.Argument(metavar="STUDY", help="A study (YAML).")],
-    out: Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default="studies/NAME")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Trainings to run in parallel.")] = 1,
+    file: Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (YAML).")],
+    out: Annotated[Path | None, typer.Option("--out", help="Output folder.", show_default="studies/NAME")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of trainings to run in parallel.")] = 1,
     cluster: OnCluster = None,
     cluster_options: ClusterOptions = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only the table.")] = False,
 ) -> None:
-    """Train every recipe with every seed, evaluate all, and write one table with spread and significance.
+    """Train every recipe with every seed, evaluate the runs, and write a table with spread and significance.
 
     Stop it at any time; rerun the same command to resume.
 
@@ -39,7 +39,7 @@ def study(
     from lamina.study.study import read_study, run_study
 
     if cluster is None and cluster_options:
-        raise UsageError("--cluster-option acts only with --cluster.")
+        raise UsageError("--cluster-option requires --cluster.")
     plan = read_study(file)
     folder = out or Path("studies") / plan.name
     threads = max(1, (os.cpu_count() or 1) // jobs)

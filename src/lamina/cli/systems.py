@@ -16,7 +16,7 @@ from lamina.systems.published import IWSLT_VOCABULARY, SIZES, SYSTEMS, Configura
 
 def systems(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A system or one of its configurations; omitted, all systems.")
+        str | None, typer.Argument(metavar="NAME", help="System or configuration; omit it to list all systems.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -104,7 +104,10 @@ def print_systems() -> None:
         authors = re.split("[,:]", system.paper)[0]
         rows.append((name, system.encoder, system.bridge, system.head, decoder, system.norm, authors))
     print_columns(rows)
-    print("\nAny encoder × any bridge × any head combines (`collaborative` needs `msc`). Next: lamina systems msc-72")
+    print(
+        "\nAny encoder × bridge × head combines, but bridge `collaborative` needs encoder `msc`, and the depths of\n"
+        "encoder and decoder must fit for `layerwise`, `blocks` and `msc`. Next: lamina systems msc-72"
+    )
 
 
 def print_content(content: dict[str, Any]) -> None:

@@ -13,10 +13,10 @@ from lamina.cli.options import Device, Threads
 
 def train(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a system or shipped recipe.")
+        Path, typer.Argument(metavar="RECIPE", help="Recipe file, or name of a system or shipped recipe.")
     ],
-    data: Annotated[Path, typer.Option("--data", help="A data folder written by `lamina prepare`.")] = Path("data"),
-    out: Annotated[Path | None, typer.Option("--out", help="The run folder.", show_default="runs/NAME")] = None,
+    data: Annotated[Path, typer.Option("--data", help="Data folder written by `lamina prepare`.")] = Path("data"),
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default="runs/NAME")] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a recipe value; repeatable.")
     ] = None,
@@ -33,11 +33,11 @@ def train(
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print model, batches, memory and time estimates; train and write nothing."),
+        typer.Option("--dry-run", help="Print the model, batches, and memory and time estimates, without training."),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
-    """Train any system from a recipe, or by its name. Stop it at any time; rerun the same command to resume.
+    """Train a system from a recipe or by name. Stop at any time; rerun the same command to resume.
 
     [bold]Examples[/bold]
 

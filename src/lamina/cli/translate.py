@@ -38,11 +38,11 @@ NOT_SAMPLED = ("beam", "diverse_groups", "diversity")  # settings that apply to 
 
 @with_search_options
 def translate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run or model; several form an ensemble.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run or model; several form an ensemble.")],
     input_file: Annotated[
         Path | None, typer.Option("--input", help="Lines to translate (plain, .gz, .zst).", show_default="stdin")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Where to write.", show_default="stdout")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Output file.", show_default="stdout")] = None,
     *,
     force: Force = False,
     search: dict[str, Any],
@@ -50,51 +50,64 @@ def translate(
         int, typer.Option("--nbest", min=1, max=256, help="Translations per line (jsonl, tsv, moses).")
     ] = 1,
     prefix: Annotated[
-        Path | None, typer.Option("--prefix", help="A prefix for each translation, one per line.")
+        Path | None, typer.Option("--prefix", help="File of prefixes that translations must start with, one per line.")
     ] = None,
     shallow: Annotated[
         Path | None,
-        typer.Option("--shallow", help="The run that RUN was grown from; both rank the n-best (shallow-deep)."),
+        typer.Option("--shallow", help="Run that RUN was grown from; both rank the n-best list (shallow-deep)."),
     ] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample instead of using beam search.")] = False,
     temperature: Annotated[
         float | None,
-        typer.Option("--temperature", min=0.0, max=100.0, help="With --sample; 0 is greedy.", show_default="1.0"),
+        typer.Option(
+            "--temperature",
+            min=0.0,
+            max=100.0,
+            help="With --sample: softmax temperature; 0 is greedy.",
+            show_default="1.0",
+        ),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", min=1, help="With --sample: draw from the k most likely tokens.")
+        int | None, typer.Option("--top-k", min=1, help="With --sample: sample from the k most likely tokens.")
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option("--top-p", min=0.0, max=1.0, help="With --sample: draw from this probability mass.")
+        float | None,
+        typer.Option("--top-p", min=0.0, max=1.0, help="With --sample: nucleus sampling with this probability mass."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="With --sample.", show_default="1")
+        int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="With --sample: random seed.", show_default="1")
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="`text` is one output line per input line.")] = "text",
+    form: Annotated[
+        Format, typer.Option("--format", help="Output format; `text` is one line per input line.")
+    ] = "text",
     format_in: Annotated[
         FormatIn | None,
         typer.Option(
             "--format-in",
-            help="A whole document: its sentences are translated, its layout and markup stay.",
+            help="Translate a whole document by sentence; keeps layout and markup.",
             show_default="lines",
         ),
     ] = None,
-    alignments: Annotated[bool, typer.Option("--alignments", help="Source–target pairs of subwords (jsonl).")] = False,
-    attention: Annotated[bool, typer.Option("--attention", help="The last layer's attention (jsonl).")] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Add subword alignments to the output (jsonl).")
+    ] = False,
+    attention: Annotated[
+        bool, typer.Option("--attention", help="Add the last layer's attention to the output (jsonl).")
+    ] = False,
     checkpoint: Checkpoint = "best",
     int8: Int8 = False,
     shortlist: ShortlistFolder = None,
-    buffer: Annotated[int, typer.Option("--buffer", min=1, help="Lines to read before translating any.")] = 2000,
+    buffer: Annotated[int, typer.Option("--buffer", min=1, help="Number of lines to read and batch at a time.")] = 2000,
     shard: Annotated[
         str | None,
         typer.Option("--shard", metavar="I/N", help="Translate part I of N of the input to a file in --output DIR."),
     ] = None,
     shards: Annotated[
-        int | None, typer.Option("--shards", min=1, help="With --cluster: how many parts, each a job.")
+        int | None, typer.Option("--shards", min=1, help="With --cluster: number of parts, one job each.")
     ] = None,
     cluster: OnCluster = None,
     cluster_options: ClusterOptions = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="With --cluster local: parts at a time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="With --cluster local: number of parallel jobs.")] = 1,
     device: Device = "auto",
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only translations and errors.")] = False,
@@ -111,7 +124,7 @@ def translate(
 
         lamina translate runs/first --input large.en --output parts --shard 3/100
     """
-    from lamina.base.reading import decode_lines, read_lines
+    from lamina.base.reading import read_lines
     from lamina.cli.progress import show_progress
     from lamina.cli.sharding import open_shard, translate_on_cluster
     from lamina.translation import load
@@ -124,9 +137,11 @@ def translate(
     if format_in is not None and (form != "text" or prefix is not None or shallow is not None):
         raise UsageError("--format-in writes the document; omit --format, --prefix and --shallow.")
     if shallow is not None and (sample or prefix or alignments or attention):
-        raise UsageError("--shallow works with plain beam search only: omit --sample, --prefix and attention.")
+        raise UsageError(
+            "--shallow works only with plain beam search: omit --sample, --prefix, --attention and --alignments."
+        )
     if cluster is None and (cluster_options or jobs > 1):
-        raise UsageError(f"{'--cluster-option' if cluster_options else '--jobs'} acts only with --cluster.")
+        raise UsageError(f"{'--cluster-option' if cluster_options else '--jobs'} requires --cluster.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
     if cluster is not None or shards is not None:
         translate_on_cluster(input_file, output, cluster, cluster_options, shards, shard, jobs, form)
@@ -134,7 +149,7 @@ def translate(
     first_line = 1
     if shard is None:
         check_output(output, (input_file, prefix), force)
-        lines = decode_lines(sys.stdin.buffer, "stdin") if input_file is None else read_lines(input_file)
+        lines = read_lines(input_file)
     else:
         if prefix is not None or sample or format_in is not None:
             raise UsageError("--shard translates lines by beam search: omit --prefix, --sample and --format-in.")
@@ -154,7 +169,7 @@ def translate(
     interactive = input_file is None and sys.stdin.isatty()
     if interactive and not quiet:
         source, written = translator.text.source.language, translator.text.target.language
-        print(f"Ready ({source} → {written}): type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
+        print(f"Ready ({source} → {written}): type a sentence and press Enter; Ctrl-D to quit.", file=sys.stderr)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(open_output(output))
         progress = stack.enter_context(show_progress(quiet or interactive or (output is None and sys.stdout.isatty())))
@@ -196,11 +211,8 @@ def translate_document(
     from lamina.base.reading import open_bytes
     from lamina.translation.documents import read_document
 
-    if input_file is None:
-        content = sys.stdin.buffer.read()
-    else:
-        with open_bytes(input_file) as stream:
-            content = stream.read()
+    with open_bytes(input_file) as stream:
+        content = stream.read()
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -227,11 +239,11 @@ def sampling_settings(
     given = [name for name, value in options.items() if value is not None]
     if not sample:
         if given:
-            raise UsageError(f"{flag(given[0])} acts only with --sample.")
+            raise UsageError(f"{flag(given[0])} requires --sample.")
         return None
     unused = [name for name in NOT_SAMPLED if search[name] is not None]
     if unused or prefix is not None:
-        raise UsageError(f"{flag(unused[0]) if unused else '--prefix'} acts only in beam search; omit --sample.")
+        raise UsageError(f"{flag(unused[0]) if unused else '--prefix'} applies only to beam search; omit --sample.")
     from lamina.search.sampling import SamplingSettings
 
     return SamplingSettings(**{name: value for name, value in options.items() if value is not None})

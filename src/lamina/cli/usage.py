@@ -57,7 +57,7 @@ def unknown_option(error: Any, command: Any, words: Sequence[str]) -> str:
     given = [word.split("=")[0] for word in words]
     typed = next((word for word in given if word.startswith(error.option_name)), error.option_name)
     if typed in RESUMING:
-        return f"there is no `{typed}`: to resume, rerun the same command."
+        return f"unknown option `{typed}`: to resume, rerun the same command."
     known = [name for option in command.params for name in option.opts if name.startswith("-")]
     return f"unknown option `{typed}`.{nearest(typed, [*known, '--help'])}"
 

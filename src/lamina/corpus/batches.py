@@ -107,7 +107,7 @@ class Batches:
         return [updates[index] for index in random.permutation(len(updates))]
 
     def iterate(self, position: Position) -> Iterator[tuple[Update, Position]]:
-        """Updates without end from a position on, each with the position after it."""
+        """Endless updates from a position on, each with the position after it."""
         if len(self.split) == 0:
             return
         while True:
@@ -127,7 +127,7 @@ class Batches:
         return Update(batches, tokens, weight)
 
     def oversized(self) -> Indices:
-        """Pairs too long for the budget; each gets an update, or a share of one, of its own."""
+        """Pairs longer than the budget; each forms its own batch."""
         limit = self.batch_tokens
         return np.flatnonzero((self.target_lengths > limit) | (self.source_lengths > 2 * limit))
 
@@ -193,7 +193,7 @@ class Batches:
 
 
 def pad_arrays(rows: Sequence[NDArray[Any]], multiple: int = 1) -> NDArray[np.int64]:
-    """Rows of ids as a rectangle, padded on the right to a multiple of a length."""
+    """Rows of ids as a rectangular array, padded on the right to a multiple of a length."""
     longest = max(map(len, rows), default=0)
     padded = np.full((len(rows), -(-longest // multiple) * multiple), PAD, dtype=np.int64)
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Which training pairs to keep, and how many are dropped why."""
+"""Which training pairs to keep, and how many are dropped for which reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cleaning:
 
     @property
     def kept(self) -> int:
-        """Pairs that are left."""
+        """The number of kept pairs."""
         return int(self.keep.sum())
 
 

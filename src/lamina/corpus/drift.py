@@ -1,4 +1,4 @@
-"""Where two files that should be parallel stop being so."""
+"""Find where two files stop being parallel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def first_drift(source_lengths: Sequence[int], target_lengths: Sequence[int]) -> int:
-    """The line, from 0, at which one file is likeliest to have lost its lines.
+    """The line, from 0, at which one file most likely lost lines.
 
     Translations have similar lengths. If the longer file has k lines too many at line i, then pairing the lines before
     i line by line and those after it k apart gives the smallest total difference in log length.

@@ -14,7 +14,7 @@ KEPT, REPLACED, DELETED, INSERTED = range(4)
 
 
 def find_edits(source: Words, target: Words) -> list[Edit]:
-    """Neighbouring changes are one edit. Words replace each other the more cheaply the more alike they are."""
+    """Adjacent changes form one edit. Substituting a word costs less the more similar the words are."""
     edits: list[Edit] = []
     start = end = 0
     words: list[str] = []

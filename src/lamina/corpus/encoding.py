@@ -1,4 +1,4 @@
-"""Lines to ids in parallel processes, in order, with a bounded number of lines under way."""
+"""Encode lines to ids in parallel processes, in order, with a bounded number of lines in flight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from lamina.base.processes import processes
 from lamina.corpus.reading import Pair
 from lamina.corpus.shards import Encoded
-from lamina.errors import DataError
+from lamina.errors import KilledProcessError
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import LanguageText, TextPipeline
 from lamina.text.tokenise import MosesTokeniser
@@ -89,7 +89,9 @@ def in_order(
         while waiting:
             yield waiting.popleft().result()
     except BrokenExecutor as error:
-        raise DataError("A worker process was killed, perhaps for lack of memory; use fewer --workers.") from error
+        raise KilledProcessError(
+            "A worker process was killed, possibly out of memory; rerun with fewer --workers to resume."
+        ) from error
 
 
 def _nothing(_: None) -> None:

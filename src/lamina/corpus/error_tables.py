@@ -1,4 +1,4 @@
-"""What writers of a language confuse: small words, endings, letters. Other languages get the letters of their text."""
+"""Typical errors by language: small words, endings, letters. Other languages get the letters of their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a training pair unfit: mild rules, each can be turned off."""
+"""Filters of training pairs: mild rules, each of which can be turned off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 
 @dataclass(frozen=True)
 class Filters:
-    """What makes a training pair unfit; validation and test pairs are never dropped."""
+    """The rules for dropping a training pair; validation and test pairs are never dropped."""
 
     active: tuple[Reason, ...] = REASONS
     max_characters: int = 2000  # on either side

@@ -44,12 +44,12 @@ class ErrorSettings(Settings):
 
     rate: Rate = 0.12  # of words with an error
     mix: ErrorMix = Field(default_factory=ErrorMix)
-    confusions: str | None = None  # an .m2 file whose corrections are undone; beside this file unless absolute
+    confusions: str | None = None  # an .m2 file whose corrections are undone; relative to this file
 
 
 @dataclass
 class Confusions:
-    """What annotators corrected, the other way round: correct words to the errors they stood for."""
+    """Annotators' corrections, reversed: from correct words to the errors that they replaced."""
 
     errors: dict[Words, Counter[Words]] = field(default_factory=lambda: defaultdict(Counter))
 
@@ -69,14 +69,14 @@ class Confusions:
         return learned
 
     def add_sets(self, table: ErrorTable) -> None:
-        """Every word of a set may stand for every other."""
+        """Every word of a set may replace every other."""
         for words in table.sets:
             for word in words:
                 self.errors[(word,)].update({(other,): 1 for other in words if other != word})
 
 
 class Noise:
-    """Makes errors by settings, in a language."""
+    """Generates errors in text of a language."""
 
     def __init__(self, language: str, settings: ErrorSettings, seed: int, confusions: Confusions | None = None) -> None:
         self.settings, self.seed = settings, seed
@@ -118,7 +118,7 @@ class Noise:
     # Each changes the words at a place and gives how many words to go on by, or −1 if it does not apply there.
 
     def confuse(self, words: list[str], at: int, random: Random) -> int:
-        """By the error that a correction undid; longer phrases first."""
+        """Replace a phrase by an error that was corrected to it; longer phrases first."""
         for length in (2, 1):
             correct = tuple(words[at : at + length])
             lowered = tuple(word.lower() for word in correct)
@@ -133,7 +133,7 @@ class Noise:
         return -1
 
     def misspell(self, words: list[str], at: int, random: Random) -> int:
-        """By sound, if the language has a table of them, or by one letter."""
+        """Misspell by sound, if the language has a table, or by one letter."""
         word = words[at]
         if random.random() < 0.6 and (sounded := self.spell_by_sound(word, random)) is not None:
             words[at] = sounded
@@ -172,7 +172,7 @@ class Noise:
         return word[:place] + other + word[place + len(sound) :]
 
     def change_ending(self, words: list[str], at: int, random: Random) -> int:
-        """An ending for another of its kind."""
+        """Replace an ending by another of its kind."""
         word = words[at]
         fitting = [
             (ending, other)
@@ -190,28 +190,28 @@ class Noise:
         return 1
 
     def omit(self, words: list[str], at: int, random: Random) -> int:
-        """A small word is forgotten."""
+        """Omit a small word."""
         if words[at].lower() not in self.table.omitted or len(words) < 2:
             return -1
         del words[at]
         return 0
 
     def add(self, words: list[str], at: int, random: Random) -> int:
-        """A small word before this one."""
+        """Insert a small word before this one."""
         if not self.table.omitted or not words[at].isalpha():
             return -1
         words.insert(at, random.choice(sorted(self.table.omitted)))
         return 2
 
     def swap(self, words: list[str], at: int, random: Random) -> int:
-        """With the next word."""
+        """Swap the word with the next one."""
         if at + 1 >= len(words) or not (words[at].isalpha() and words[at + 1].isalpha()):
             return -1
         words[at], words[at + 1] = words[at + 1], words[at]
         return 2
 
     def change_case(self, words: list[str], at: int, random: Random) -> int:
-        """Of the first letter."""
+        """Change the case of the first letter."""
         first = words[at][:1]
         if first.lower() == first.upper():
             return -1

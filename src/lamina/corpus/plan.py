@@ -1,4 +1,4 @@
-"""Everything that decides what a prepared data folder holds."""
+"""Everything that determines the content of a data folder."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ from lamina.text.pipeline import TextPipeline
 from lamina.text.subwords import Kind
 
 PairSource = TwoFiles | OneFile | M2File
+
+
+def digest_input(path: Path) -> str:
+    """SHA-256 of a file that the user gave."""
+    try:
+        return digest(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,10 @@ class Plan:
             )
         if self.lowercase and self.subwords != "sentencepiece":
             raise UsageError(
-                f"--lowercase needs --subwords sentencepiece, but it is `{self.subwords}`: lower-case the files."
+                f"--lowercase needs --subwords sentencepiece, but it is `{self.subwords}`: lowercase the files."
             )
         if self.pretokenized and self.subwords != "bpe":
-            raise UsageError(f"--pretokenized acts only with --subwords bpe, but it is `{self.subwords}`.")
+            raise UsageError(f"--pretokenized requires --subwords bpe, but it is `{self.subwords}`.")
         for split, source in self.splits().items():
             for path in source.paths:
                 if path.is_dir():
@@ -61,7 +69,7 @@ class Plan:
                 if not path.exists():
                     raise DataError(f"{path}: not found (the {split} data).")
                 if not path.is_file():
-                    raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs several times.")
+                    raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs more than once.")
 
     def splits(self) -> dict[str, PairSource]:
         """The parts of the data by name."""
@@ -82,13 +90,13 @@ class Plan:
         return {
             "format": FORMAT,
             "inputs": {
-                split: [{"name": path.name, "sha256": digest(path)} for path in source.paths]
+                split: [{"name": path.name, "sha256": digest_input(path)} for path in source.paths]
                 for split, source in self.splits().items()
             },
             "fields": [getattr(source, "fields", None) for source in self.splits().values()],
             "subwords": self.subwords,
             "vocab_size": self.vocab_size,
-            "bpe_codes": None if self.bpe_codes is None else digest(self.bpe_codes),
+            "bpe_codes": None if self.bpe_codes is None else digest_input(self.bpe_codes),
             "separate_vocab": self.separate_vocab,
             "pretokenized": self.pretokenized,
             "lowercase": self.lowercase,

@@ -22,7 +22,7 @@ from lamina.corpus.prepared import FORMAT, META, PreparedData
 from lamina.corpus.reading import Pair
 from lamina.corpus.report import write_report
 from lamina.corpus.shards import Shard, ShardWriter, find_damage
-from lamina.errors import DataError, UsageError
+from lamina.errors import DataError, KilledProcessError, UsageError
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.subwords import count_vocabulary, learn_bpe, learn_sentencepiece, read_codes, read_text
@@ -51,12 +51,14 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
         try:
             if begin(out, description):
                 run_stages(plan, out, description, workers, progress)
+        except KilledProcessError:
+            raise
         except (DataError, UsageError):
             clear(out)
             raise
         except OSError as error:
             raise DataError(
-                f"{out}: cannot be written ({error.strerror}). Nothing is lost: rerun the same command."
+                f"{out}: cannot be written ({error.strerror}). Nothing was lost: rerun the same command to resume."
             ) from error
     remove(out / LOCK)
     return PreparedData(out)
@@ -65,6 +67,8 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
 def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int, progress: Progress) -> None:
     """Every stage that is not finished yet."""
     cleaning = clean(with_progress(plan.train.pairs(), "reading", None, progress), plan.filters)
+    if not len(cleaning.keep):
+        raise DataError(f"{plan.train.paths[0]}: has no lines (the train data).")
     if cleaning.kept == 0:
         raise DataError(f"All {len(cleaning.keep):,} training pairs were dropped: {summary(cleaning)}.")
     pipeline = learn_text(plan, cleaning, out, workers, progress)
@@ -79,7 +83,7 @@ def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int,
 
 
 def check_folder(out: Path, description: dict[str, Any]) -> None:
-    """Refuse a folder that holds anything else than an earlier run of the same plan."""
+    """Refuse a folder that contains anything but an earlier run of the same plan."""
     if (out / PLAN).exists():
         before = read_json(out / PLAN)
         if before != description:

@@ -19,7 +19,7 @@ META = "meta.json"
 
 
 class PreparedData:
-    """What `lamina prepare` wrote: a text pipeline, and the splits `train`, `valid` and perhaps `test`.
+    """A data folder of `lamina prepare`: a text pipeline and the splits `train`, `valid` and, optionally, `test`.
 
     Example:
         >>> data = lamina.PreparedData("data")
@@ -61,25 +61,25 @@ class PreparedData:
         text = TextPipeline.load(self.folder / "text")
         if text.digests() != self.text_digests:
             raise DataError(
-                f"{self.folder / 'text'}: differs from the text pipeline that the data was encoded with. "
+                f"{self.folder / 'text'}: does not match the text pipeline that the data was encoded with. "
                 "Prepare the data again."
             )
         return text
 
     def split(self, name: str, verify: bool = False) -> Split:
-        """One part of the data; `verify` compares every file with its digest first."""
+        """A split by name; `verify` first checks every file against its digest."""
         if name not in self.shards:
             raise DataError(f"{self.folder}: has no {name} data, only {', '.join(self.shards)}.")
         folders = [self.folder / name / shard for shard in self.shards[name]]
         for folder in folders if verify else ():
             damaged = find_damage(folder)
             if damaged is not None:
-                reason = "damaged (its SHA-256 differs)" if damaged.exists() else "not found"
+                reason = "damaged (SHA-256 mismatch)" if damaged.exists() else "not found"
                 raise DataError(f"{damaged}: {reason}. Rerun `lamina prepare` to repair it.")
         return Split([Shard(folder, self.id_type) for folder in folders])
 
     def is_whole(self) -> bool:
-        """Whether every file is as it was written; reads everything."""
+        """Whether every file matches its digest; reads the whole folder."""
         try:
             return all(len(self.split(name, verify=True)) >= 0 for name in self.shards) and bool(self.text)
         except DataError:

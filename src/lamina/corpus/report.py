@@ -1,4 +1,4 @@
-"""What was done to the data, for people."""
+"""The report of `lamina prepare`, as Markdown."""
 
 from __future__ import annotations
 

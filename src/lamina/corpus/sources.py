@@ -1,4 +1,4 @@
-"""What a user gives as training, validation or test data: files, or pairs from Python."""
+"""Training, validation and test data as users give them: files, or pairs from Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source-word dropout: a model that must not copy blindly is not always shown what it could copy."""
+"""Source-word dropout: hides some source words, so that a model does not copy blindly."""
 
 from __future__ import annotations
 

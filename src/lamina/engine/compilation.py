@@ -107,7 +107,7 @@ def compile_in_child(folder: Path) -> str:
     for each in cpu.usable_sets():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        print(f"lamina: compiling the CPU engine for {each.name}; this happens once, in 20 to 30 s …", file=sys.stderr)
+        print(f"lamina: compiling the CPU engine for {each.name} (once, 20 to 30 s) …", file=sys.stderr)
         environment = {**os.environ, cpu.CHOICE_VARIABLE: each.name, "LAMINA_ENGINE_CACHE": str(folder)}
         command = [sys.executable, "-m", "lamina.engine.selftest"]
         child = subprocess.run(
@@ -118,7 +118,7 @@ def compile_in_child(folder: Path) -> str:
             write_file(folder / READY, json.dumps({"instruction_set": each.name, "files": digests}, indent=2))
             return each.name
         last = child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        print(f"lamina: {each.name} does not work here (exit {child.returncode}) {' '.join(last)}", file=sys.stderr)
+        print(f"lamina: {each.name} failed on this CPU (exit {child.returncode}) {' '.join(last)}", file=sys.stderr)
     raise LaminaError("The CPU engine does not work on this machine; run `lamina doctor` for details.")
 
 

@@ -109,7 +109,7 @@ def _bar(
     parts = []
     if bars.intervals:
         low, high = (frame.y(y.share(each)) for each in bars.intervals[position])
-        hint += f" (95 % interval {bars.intervals[position][0]:.4g} to {bars.intervals[position][1]:.4g})"
+        hint += f" (95% interval {bars.intervals[position][0]:.4g} to {bars.intervals[position][1]:.4g})"
         parts = [line(centre, low, centre, high, "interval")]
         parts += [line(centre - 4, at, centre + 4, at, "interval") for at in (low, high)]
     parts.insert(0, rectangle(left + gap, min(end, zero), bar_width - 2 * gap, abs(zero - end), index, hint))

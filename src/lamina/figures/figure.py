@@ -11,13 +11,13 @@ from lamina.base.files import write_file
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG; a notebook displays it, `save` writes it to a file."""
+    """An SVG figure: notebooks display it, `save` writes it to a file."""
 
     svg: str
     title: str = ""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the SVG; returns the path."""
+        """Write the SVG to a file; returns its path."""
         write_file(Path(path), self.svg)
         return Path(path)
 

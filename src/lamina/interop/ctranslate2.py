@@ -196,7 +196,7 @@ def array(weight: Tensor) -> Any:
 def export_card(config: ModelConfig, name: str) -> str:
     """Model card with usage instructions."""
     return f"""\
-# A CTranslate2 model
+# CTranslate2 model
 
 {config.encoder.layers} encoder and {config.decoder.layers} decoder layers, {config.norm}-norm, d_model \
 {config.d_model}; written by Lamina {__version__}. The text pipeline's files are in the same folder:

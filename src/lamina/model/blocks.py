@@ -36,7 +36,7 @@ def check_blocks(socket: str, name: str, sizes: tuple[int, ...] | None, model: M
     if len(sizes) != blocks:
         yield Problem(
             f"{socket}.blocks",
-            f"must hold one size for each of the decoder's {blocks} layers, but holds {len(sizes)} instead.",
+            f"must have one size for each of the decoder's {blocks} layers, but has {len(sizes)} instead.",
         )
     if sum(sizes) != layers:
         yield Problem(

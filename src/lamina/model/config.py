@@ -28,29 +28,29 @@ Entries = Annotated[int, Field(gt=len(SPECIALS), le=10_000_000)]
 class ModelConfig(Settings):
     """A recipe's `model` with everything resolved, and the vocabulary sizes: enough to rebuild the model."""
 
-    d_model: Annotated[int, Field(gt=0, le=65_536)]  # width of every state
-    ffn_size: Annotated[int, Field(gt=0, le=1_048_576)]  # hidden width of feed-forward networks
-    heads: Annotated[int, Field(gt=0, le=1024)]  # of every attention; must divide `d_model`
+    d_model: Annotated[int, Field(gt=0, le=65_536)]  # model dimension
+    ffn_size: Annotated[int, Field(gt=0, le=1_048_576)]  # hidden dimension of feed-forward networks
+    heads: Annotated[int, Field(gt=0, le=1024)]  # number of attention heads; must divide `d_model`
     source_vocab: Entries
     target_vocab: Entries
 
-    norm: Norm = "pre"  # where layer norms are placed
-    init: Scheme = "xavier"  # how weights start
-    dropout: Rate = 0.1  # on embeddings and residuals
-    attention_dropout: Rate = 0.0  # on attention weights
-    activation_dropout: Rate = 0.0  # after the relu of feed-forward networks
-    activation: Activation = "relu"  # of feed-forward networks
-    share_embeddings: Literal["all", "decoder", "none"] = "all"  # `decoder`: target and softmax
+    norm: Norm = "pre"  # layer norm before or after each sublayer
+    init: Scheme = "xavier"  # initialisation scheme
+    dropout: Rate = 0.1  # dropout on embeddings and residuals
+    attention_dropout: Rate = 0.0  # dropout on attention weights
+    activation_dropout: Rate = 0.0  # dropout after the activation of feed-forward networks
+    activation: Activation = "relu"  # activation of feed-forward networks
+    share_embeddings: Literal["all", "decoder", "none"] = "all"  # `decoder`: target embedding and softmax
 
     encoder: Annotated[SerializeAsAny[EncoderSettings], BeforeValidator(choose(ENCODERS))]
     decoder: DecoderSettings
     bridge: Annotated[SerializeAsAny[BridgeSettings], BeforeValidator(choose(BRIDGES))]
     head: Annotated[SerializeAsAny[HeadSettings], BeforeValidator(choose(HEADS))]
 
-    start_id: Annotated[int, Field(ge=0, lt=len(SPECIALS))] = BOS  # imports start with eos
-    first_position: NonNegativeInt = 0  # imports from fairseq count from 2
-    frequencies: Frequencies = "tensor2tensor"  # of sinusoidal positions; imports from Marian have `paper`
-    surface_positions: bool = False  # imports only: positions stay in the surface states
+    start_id: Annotated[int, Field(ge=0, lt=len(SPECIALS))] = BOS  # first decoder input; eos in imports from fairseq
+    first_position: NonNegativeInt = 0  # number of the first position; models imported from fairseq count from 2
+    frequencies: Frequencies = "tensor2tensor"  # sinusoids; models imported from Marian use `paper`
+    surface_positions: bool = False  # imported models only: keep positions in the surface states
 
     @classmethod
     def part(cls, name: str, value: Any) -> type[Settings] | None:
@@ -78,8 +78,8 @@ class ModelConfig(Settings):
             found.append(
                 Problem(
                     "bridge.type",
-                    f"bridge `{self.bridge.type}` reads contexts, which encoder `{self.encoder.type}` does not make. "
-                    f"Use encoder {makers}, or another bridge.",
+                    f"bridge `{self.bridge.type}` reads contexts, which encoder `{self.encoder.type}` does not provide."
+                    f" Use encoder {makers}, or another bridge.",
                 )
             )
         for part in (self.encoder, self.bridge, self.decoder, self.head):

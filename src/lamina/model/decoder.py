@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 class DecoderSettings(Settings):
     """A recipe's `model.decoder`."""
 
-    layers: Depth  # how many
-    attention: Literal["self", "average", "merged", "mixed"] = "self"  # how target and memory are read
-    wiring: Literal["residual", "dlcl"] = "residual"  # a layer reads the one below, or all below
+    layers: Depth  # number of layers
+    attention: Literal["self", "average", "merged", "mixed"] = "self"  # how a layer attends to target and memory
+    wiring: Literal["residual", "dlcl"] = "residual"  # a layer reads the layer below, or all below
     tie_encoder: bool = False  # `mixed` only: layer j shares attention and feed-forward with encoder layer j
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ class EncoderSettings(Settings, ABC):
     """What every encoder's configuration has."""
 
     type: str
-    layers: int  # how many
+    layers: int  # number of layers
     makes_contexts: ClassVar[bool] = False
 
     def block_sizes(self, model: ModelConfig) -> tuple[int, ...] | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class EncoderStates:
-    """All an encoder knows about a batch of sources.
+    """Everything an encoder provides for a batch of sources.
 
     Embedding fills the first six fields, the encoder the rest.
     """
@@ -72,7 +72,7 @@ class Loss:
 
     total: Tensor  # summed over real target tokens, differentiable
     nll_BT: Tensor  # without smoothing, detached, 0 at padding
-    tokens: int | Tensor  # real target tokens; on a GPU it stays there, to avoid a wait
+    tokens: int | Tensor  # real target tokens; on a GPU a tensor on the device, to avoid a wait
 
     def mean(self) -> Tensor:
         """The loss per target token."""

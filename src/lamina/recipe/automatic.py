@@ -1,4 +1,4 @@
-"""A recipe from a system's name alone: settings by the size of the corpus, sensible for a CPU."""
+"""A recipe from a system's name alone: settings chosen by corpus size, suitable for a CPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lamina.systems.published import SYSTEMS
 
 @dataclass(frozen=True)
 class Tier:
-    """Settings for corpora of up to so many training pairs."""
+    """Settings for corpora of up to this many training pairs."""
 
     pairs: float
     size: str

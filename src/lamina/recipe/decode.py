@@ -1,7 +1,7 @@
 """How a model decodes: a recipe's `decode`, and the options of every command that translates.
 
 A field here becomes a key of the recipe, an option of `translate`, `eval` and `compare`, an argument of
-`Translator.translate` and a line of the reference. Nothing else has to be told about it.
+`Translator.translate` and a line of the reference; nothing else needs to change.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from lamina.errors import UsageError
 
 
 class SearchSettings(Settings):
-    """Beam search, with limits that apply to sampling as well."""
+    """Settings of beam search; the length limits also apply to sampling."""
 
     beam: Annotated[int, Field(ge=1, le=256, description="Beam size.")] = 5
     lenpen: Annotated[
         float, Field(ge=-10, le=10, description="Length penalty: score = log p / length^lenpen, eos included.")
     ] = 1.0
-    min_length: Annotated[int, Field(ge=0, le=10_000, description="Fewest tokens before eos.")] = 1
+    min_length: Annotated[int, Field(ge=0, le=10_000, description="Minimum number of tokens before eos.")] = 1
     max_length: Annotated[
         tuple[Annotated[float, Field(ge=0, le=100)], Annotated[int, Field(ge=0, le=10_000)]],
-        Field(strict=False, description="At most A × (source tokens incl. eos) + B tokens before eos."),
+        Field(strict=False, description="Maximum tokens before eos: A × (source tokens incl. eos) + B."),
     ] = (2.0, 20)
     no_repeat_ngram: Annotated[
         int, Field(ge=0, le=100, description="Never repeat an n-gram of this size; 0 turns it off.")
     ] = 0
     diverse_groups: Annotated[
-        int, Field(ge=1, le=256, description="Groups of a diverse beam (Vijayakumar et al. 2018).")
+        int, Field(ge=1, le=256, description="Number of diverse beam groups (Vijayakumar et al. 2018).")
     ] = 1
     diversity: Annotated[
         float, Field(ge=0, le=1000, description="Penalty for tokens that earlier groups chose at the same step.")
@@ -52,12 +52,12 @@ class SearchSettings(Settings):
         return self
 
     def limit(self, source_length: int) -> int:
-        """The most tokens before eos for a source of this length incl. eos."""
+        """The maximum number of tokens before eos for a source of this length (incl. eos)."""
         slope, base = self.max_length
         return int(slope * source_length + base)
 
     def with_options(self, **options: Any) -> SearchSettings:
-        """These settings with some replaced; an option that is None stays as it is."""
+        """A copy with some options replaced; those that are None stay unchanged."""
         given = {name: value for name, value in options.items() if value is not None}
         data = {**self.model_dump(), **given}
         try:

@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to a recipe, or to every problem with file, line, key and nearest name."""
+"""Load a recipe from a YAML file and overrides, or report every problem with file, line, key and nearest name."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def load_recipe_for(data: PreparedData, given: Given, overrides: Sequence[str | 
 
 
 def open_recipe(given: Given, data: PreparedData) -> Source | Traversable:
-    """What a user means by RECIPE."""
+    """Resolve RECIPE."""
     if isinstance(given, Mapping):
         return Source("recipe", given)
     system = system_name(given)

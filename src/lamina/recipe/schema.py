@@ -20,33 +20,33 @@ class TrainSettings(Settings):
     """A recipe's `train`."""
 
     max_steps: PositiveInt = 8000  # maximum number of updates
-    batch_tokens: PositiveInt = 4096  # sentences × longest target, per rank and micro-batch
+    batch_tokens: PositiveInt = 4096  # padded target tokens per micro-batch and process
     accumulate: PositiveInt = 1  # micro-batches per update
-    optimizer: Literal["adam", "adamw"] = "adam"  # `adamw` for weight decay
-    betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)  # of Adam
-    lr: PositiveFloat = 5e-4  # at its peak
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"  # after the warmup
-    warmup: NonNegativeInt = 4000  # steps from 1e-7 to `lr`
-    label_smoothing: Rate = 0.1  # mass spread over the vocabulary
-    edit_weight: Annotated[float, Field(ge=1, le=100)] = 1.0  # of target tokens that differ from the source (GEC)
-    source_word_dropout: Rate = 0.0  # whole source words that become `<unk>` in training
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0  # `adamw` only
-    clip_norm: PositiveFloat | None = None  # the largest norm of an update's gradient
-    encoder_l2: PositiveFloat | None = None  # λ·W on the gradient of encoder matrices (MSC at 72 layers)
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1  # of weights, dropout and order
-    save_every: Every = 500  # steps, or `epoch`
-    validate_every: Every = 500  # steps, or `epoch`
+    optimizer: Literal["adam", "adamw"] = "adam"  # use `adamw` for weight decay
+    betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)  # β1 and β2 of Adam
+    lr: PositiveFloat = 5e-4  # peak learning rate
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"  # after warm-up
+    warmup: NonNegativeInt = 4000  # steps of linear warm-up from 1e-7 to `lr`
+    label_smoothing: Rate = 0.1  # probability mass spread over the vocabulary
+    edit_weight: Annotated[float, Field(ge=1, le=100)] = 1.0  # loss weight of tokens that differ from the source
+    source_word_dropout: Rate = 0.0  # probability of replacing a source word with `<unk>`
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0  # requires optimizer `adamw`
+    clip_norm: PositiveFloat | None = None  # maximum gradient norm; None is no clipping
+    encoder_l2: PositiveFloat | None = None  # L2: adds λ·W to the gradient of encoder matrices
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1  # random seed for initial weights, dropout and data order
+    save_every: Every = 500  # steps between checkpoints, or `epoch`
+    validate_every: Every = 500  # steps between validations, or `epoch`
     log_every: PositiveInt = 50  # steps between log lines
-    gradients_every: PositiveInt = 100  # gradient norm of every encoder layer
-    keep_last: PositiveInt = 10  # most recent checkpoints to keep
-    keep_best: PositiveInt = 1  # by validation
+    gradients_every: PositiveInt = 100  # steps between records of each encoder layer's gradient norm
+    keep_last: PositiveInt = 10  # number of most recent checkpoints to keep
+    keep_best: PositiveInt = 1  # number of best checkpoints to keep
     patience: PositiveInt | None = 10  # stop after this many validations without improvement
-    bleu_sentences: NonNegativeInt = 0  # of the validation data, translated at every validation
-    best_by: Literal["loss", "bleu"] = "loss"  # what makes a checkpoint the best
+    bleu_sentences: NonNegativeInt = 0  # number of validation pairs to translate for BLEU
+    best_by: Literal["loss", "bleu"] = "loss"  # criterion for the best checkpoint
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # `auto`: fp32 on a CPU, 16 bits on a GPU
-    ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of a moving average of the weights
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of an exponential moving average of weights
     gradient_checkpointing: bool = False  # recompute encoder layers in the backward pass: less memory, more time
-    compile: bool = False  # torch.compile
+    compile: bool = False  # use `torch.compile`
 
     def problems(self) -> Iterator[Problem]:
         """What does not fit together."""

@@ -15,5 +15,5 @@ def run_baseline(name: str, sources: Sequence[str]) -> list[str]:
         return [" ".join(source.replace(LINE_BREAK, " ").split()) for source in sources]
     lead = re.fullmatch(r"lead-([1-9]\d*)", name)
     if lead is None:
-        raise UsageError(f"There is no baseline `{name}`: it is `copy` or `lead-K`, such as `lead-3`.")
+        raise UsageError(f"Unknown baseline `{name}`: use `copy` or `lead-K`, such as `lead-3`.")
     return [" ".join(split_sentences(source)[: int(lead[1])]) for source in sources]

@@ -25,7 +25,7 @@ Test = Literal["bootstrap", "randomisation", "both"]
 
 @dataclass(frozen=True)
 class Row:
-    """One output under one metric; the baseline has no difference and no p."""
+    """The score of one output by one metric; the baseline has no difference and no p-value."""
 
     system: str
     metric: str
@@ -43,13 +43,13 @@ class Row:
         return f"{self.score:.2f} ± {self.interval.half_width:.2f}"
 
     def as_json(self) -> dict[str, Any]:
-        """With the interval as two numbers."""
+        """A dictionary for `json.dumps`, with the interval as two numbers."""
         return {**asdict(self), "interval": list(self.interval)}
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Sequence[Row]):
-    """The rows of a comparison, the baseline's first for every metric, and what each system wrote."""
+    """The rows of a comparison, with the baseline first for every metric, and the systems' translations."""
 
     rows: Sequence[Row]
     test: Test = "bootstrap"
@@ -68,7 +68,7 @@ class Comparison(Sequence[Row]):
         return len(self.rows)
 
     def table(self) -> list[tuple[str, ...]]:
-        """Its cells, headings first."""
+        """The cells of the table, header first."""
         tests = ("bootstrap", "randomisation") if self.test == "both" else (self.test,)
         cells: list[tuple[str, ...]] = [("metric", "system", "score", "difference", *(f"p ({each})" for each in tests))]
         for row in self.rows:
@@ -104,9 +104,11 @@ def compare_outputs(
     samples: int | None = None,
     seed: int = 1,
 ) -> list[Row]:
-    """A row per metric and output, the first output being the baseline; `samples` is 1000, or 10000 exchanges."""
+    """One row per metric and output; the first output is the baseline. `samples` is 1000 (randomisation: 10000)."""
     if not names or len(names) != len(hypotheses):
-        raise UsageError(f"Every output must have a name, but there are {len(hypotheses)} and {len(names)}.")
+        raise UsageError(
+            f"Every output must have a name, but there are {len(hypotheses)} outputs and {len(names)} names."
+        )
     rows = []
     for metric in build_metrics(metrics, gold):
         statistics = [measure(metric, each) for each in hypotheses]

@@ -25,7 +25,7 @@ TestSet = tuple[StrPath, StrPath] | StrPath | Iterable[Any]  # two files, one fi
 
 @dataclass(frozen=True, repr=False)
 class Scores(Sequence[Score]):
-    """The scores of one output, by number or by the metric's name, and the output itself."""
+    """The scores of one output, by index or metric name, and the output itself."""
 
     scores: Sequence[Score]
     translations: list[str] = field(default_factory=list)

@@ -30,7 +30,7 @@ class MaxMatch:
     def __init__(self, gold: Gold) -> None:
         require_one_file(gold.references)
         if gold.lowercase:
-            raise UsageError("m2 cannot be lower-cased: corrections of case are among what it scores.")
+            raise UsageError("m2 cannot ignore case: it also scores corrections of case.")
         self._sentences = parse_m2(gold.references[0], *gold.names[:1])
         self.sentences = len(self._sentences)
 

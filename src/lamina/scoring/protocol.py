@@ -21,17 +21,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gold:
-    """What outputs are measured against: one list of lines per reference, all of equal length.
+    """References to score against: one list of lines per reference, all of equal length.
 
-    For `m2` the only reference is the lines of an `.m2` file.
+    For `m2`, the only reference contains the lines of an `.m2` file.
     """
 
     references: Sequence[Sequence[str]]
     source: Sequence[str] | None = None
     lowercase: bool = False
-    names: Sequence[str] = ()  # where the references come from, for messages
-    language: str | None = None  # of the references; decides how BLEU tokenises
-    tokenize: str | None = None  # one of sacreBLEU's tokenizers, instead of the language's
+    names: Sequence[str] = ()  # of the reference files, for messages
+    language: str | None = None  # language of the references; selects BLEU's tokenizer
+    tokenize: str | None = None  # a sacreBLEU tokenizer to use instead
 
     def __post_init__(self) -> None:
         if not self.references:
@@ -48,7 +48,7 @@ class Gold:
 
 
 class Interval(NamedTuple):
-    """95 of 100 resampled scores lie between these."""
+    """A 95% confidence interval."""
 
     low: float
     high: float
@@ -61,13 +61,13 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Score:
-    """A corpus score, the signature that says how it was computed, and what it is made of."""
+    """A corpus score, its signature, which says how it was computed, and its details."""
 
     name: str
     score: float
     signature: str
     details: dict[str, float] = field(default_factory=dict)
-    interval: Interval | None = None  # 95 %, from bootstrap samples, where it was asked for
+    interval: Interval | None = None  # 95%, from bootstrap samples, if requested
 
     def __float__(self) -> float:
         return self.score
@@ -87,7 +87,7 @@ class Score:
         return f"{self.score:.2f}" if self.interval is None else f"{self.score:.2f} ± {self.interval.half_width:.2f}"
 
     def as_json(self) -> dict[str, Any]:
-        """For `json.dumps`; the interval as two numbers, if there is one."""
+        """A dictionary for `json.dumps`; the interval, if any, as two numbers."""
         content = {"name": self.name, "score": self.score, "signature": self.signature, "details": self.details}
         return content if self.interval is None else {**content, "interval": list(self.interval)}
 

@@ -1,1 +1,1 @@
-"""Search: it sees a stepper and nothing else."""
+"""Search: works on steppers, independently of models."""

@@ -55,7 +55,7 @@ def forbid_impossible(scores_BWV: Tensor, normaliser_BW1: Tensor) -> None:
 
 
 def to_device(numbers: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """A small table in one copy, which nobody waits for."""
+    """Copy a small table to the device without waiting."""
     table = torch.tensor(numbers)
     return table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table.to(device)
 

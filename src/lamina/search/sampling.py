@@ -1,4 +1,4 @@
-"""One token after another, each drawn from the head's distribution, or simply the most likely."""
+"""Sampling: tokens are drawn one after another from the head's distribution, or chosen greedily."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lamina.text.vocabulary import EOS, PAD
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How tokens are drawn; temperature 0 is greedy."""
+    """Settings of sampling; temperature 0 is greedy."""
 
     temperature: float = 1.0
-    top_k: int | None = None  # of the k most likely
-    top_p: float | None = None  # of the fewest that together have this mass (Holtzman et al. 2020)
+    top_k: int | None = None  # sample from the k most likely tokens
+    top_p: float | None = None  # nucleus sampling (Holtzman et al. 2020)
     seed: int = 1
 
     def __post_init__(self) -> None:

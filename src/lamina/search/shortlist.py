@@ -62,8 +62,8 @@ class Shortlist:
                 save_file(
                     tensors, partial / TABLE, metadata={"vocabularies": self.vocabularies, "sha256": self.digest()}
                 )
-        except OSError as error:
-            raise DataError(f"{folder}: cannot be written ({error.strerror}).") from error
+        except (OSError, safetensors.SafetensorError) as error:
+            raise DataError(f"{folder}: cannot be written ({getattr(error, 'strerror', error)}).") from error
 
 
 def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
@@ -79,9 +79,9 @@ def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
     except (OSError, KeyError, safetensors.SafetensorError) as error:
         raise DataError(f"{path}: is not a shortlist ({error}).") from error
     if about.get("sha256") != shortlist.digest():
-        raise DataError(f"{path}: damaged (its SHA-256 differs); create a new one with `lamina shortlist`.")
+        raise DataError(f"{path}: damaged (SHA-256 mismatch); create a new one with `lamina shortlist`.")
     if shortlist.vocabularies != digest_vocabularies(text):
-        raise DataError(f"{folder}: was made for other vocabularies; create a new one with `lamina shortlist`.")
+        raise DataError(f"{folder}: belongs to other vocabularies; create a new one with `lamina shortlist`.")
     return shortlist
 
 
@@ -110,7 +110,7 @@ def learn_shortlist(
             groups.append(np.arange(positions, positions + len(other)).repeat(len(one)))
             size, positions = size + len(one) * len(other), positions + len(other)
     if not sources:
-        raise DataError("There are no pairs to learn a shortlist from.")
+        raise DataError("No pairs to learn a shortlist from.")
     keys, places = np.unique(np.concatenate(sources) * entries + np.concatenate(targets), return_inverse=True)
     chances = learn_chances(keys // entries, places, np.concatenate(groups), len(text.source.vocabulary))
     table = best_targets(keys // entries, keys % entries, chances, len(text.source.vocabulary), candidates)

@@ -1,4 +1,4 @@
-"""The server: requests meet in batches, a worker process decodes them, a page shows what the model does.
+"""The server: requests are batched, a worker process decodes them, and a page shows what the model does.
 
     sockets ─► front: HTTP, bounds, documents, scheduler ══ JSON lines ══► worker: text pipelines, engine threads
 

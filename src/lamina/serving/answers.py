@@ -1,4 +1,4 @@
-"""What all routes need: JSON answers, and to know when a client has left."""
+"""Helpers of all routes: JSON responses, and detection of disconnected clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes of `/v1`, of operation and of the page."""
+"""The routes of `/v1`, of monitoring and of the page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from lamina.serving.answers import as_json, finish_job
-from lamina.serving.guard import error_answer
+from lamina.serving.guard import Receive, Scope, Send, error_answer
 from lamina.serving.libre import add_dialect
 from lamina.serving.messages import ErrorResponse, ModelsResponse, TranslateRequest, TranslateResponse
 from lamina.serving.options import LOOPBACK, ServeOptions
@@ -39,7 +40,30 @@ BODY = {
 log = logging.getLogger("lamina.serve")
 
 
-def make_app(service: Service) -> FastAPI:
+class Application:
+    """FastAPI, except that its own part in a POST request, which takes longer than all of ours, is left out.
+
+    These endpoints read the request themselves; FastAPI describes them, and serves everything else.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self.posts = {
+            route.path: route for route in app.routes if isinstance(route, APIRoute) and route.methods == {"POST"}
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request; the guard answers what is refused."""
+        route = self.posts.get(scope["path"]) if scope["method"] == "POST" else None
+        if route is None:
+            await self.app(scope, receive, send)
+            return
+        scope["route"] = route
+        response = await route.endpoint(Request(scope, receive))
+        await response(scope, receive, send)
+
+
+def make_app(service: Service) -> Application:
     """All routes. Requests reach them through the guard."""
     app = FastAPI(
         title="Lamina",
@@ -54,17 +78,17 @@ def make_app(service: Service) -> FastAPI:
     add_page(app)
     for kind in (Refusal, HTTPException, Exception):
         app.add_exception_handler(kind, answer_refusal)
-    return app
+    return Application(app)
 
 
 async def answer_refusal(request: Request, error: Exception) -> Response:
     """Whatever is refused within a route, and unknown paths and methods."""
     if isinstance(error, HTTPException):
         code = {404: "not_found", 405: "not_allowed"}.get(error.status_code, "invalid")
-        message = {404: "There is nothing here.", 405: "This address does not know that method."}
+        message = {404: "Not found.", 405: "Method not allowed."}
         error = Refusal(error.status_code, code, message.get(error.status_code, "The request is not valid."))
     if not isinstance(error, Refusal):
-        error = Refusal(500, "internal", f"Something went wrong; the log knows it as {request.scope['lamina.id']}.")
+        error = Refusal(500, "internal", f"Internal error; see request {request.scope['lamina.id']} in the server log.")
     content, headers = error_answer(request.scope["path"], error)
     response = Response(content, error.status)
     response.raw_headers = headers
@@ -82,17 +106,17 @@ def add_translation(app: FastAPI, service: Service) -> None:
         summary="Translate texts",
     )
     async def translate(request: Request) -> Response:
-        """Texts, lines or whole documents; all at once."""
+        """Texts, lines or whole documents; one answer for all."""
         asked = parse(await request.body())
         log_texts(service.options, request, asked)
         answer = await finish_job(service, service.submit(asked), request)
-        return as_json(answer) if answer is not None else Response(status_code=499)  # nobody reads it
+        return as_json(answer) if answer is not None else Response(status_code=499)  # the client is gone
 
     @app.post(
         "/v1/translate/stream",
         responses={**errors, 200: {"content": {"text/event-stream": {}}}},
         openapi_extra=BODY,
-        summary="Translate texts, a sentence at a time",
+        summary="Translate texts, streaming by sentence",
     )
     async def stream(request: Request) -> Response:
         """Server-sent events: `sentence` as each is done, then `done` with the whole answer, or `error`.
@@ -105,7 +129,7 @@ def add_translation(app: FastAPI, service: Service) -> None:
         job = service.submit(asked, service.options.max_document if one else None)
         return StreamingResponse(events(service.stream(job)), media_type="text/event-stream", headers=UNBUFFERED)
 
-    @app.get("/v1/models", responses={200: {"model": ModelsResponse}}, summary="The models")
+    @app.get("/v1/models", responses={200: {"model": ModelsResponse}}, summary="List models")
     async def models() -> Response:
         """Names, languages, systems, tasks and sizes."""
         return as_json({"models": service.models})
@@ -121,7 +145,7 @@ async def events(found: AsyncIterator[tuple[str, dict[str, Any]]]) -> AsyncItera
 
 
 def add_operation(app: FastAPI, service: Service) -> None:
-    """What runs the server looks at."""
+    """Routes for monitoring and operation."""
 
     @app.get("/health", summary="Alive")
     async def health() -> Response:
@@ -132,7 +156,7 @@ def add_operation(app: FastAPI, service: Service) -> None:
     async def ready() -> Response:
         """200 once the models are loaded and warm; 503 before, and while a worker is replaced."""
         if service.supervisor.current is None or service.supervisor.stopping:
-            raise Refusal(503, "not_ready", "The models are being loaded.", retry_after=2)
+            raise Refusal(503, "not_ready", "The models are loading.", retry_after=2)
         return as_json({"status": "ready"})
 
     @app.get("/metrics", summary="Prometheus")
@@ -140,17 +164,17 @@ def add_operation(app: FastAPI, service: Service) -> None:
         """Counters in Prometheus' text format."""
         return Response(service.scheduler.metrics.render(), media_type="text/plain; version=0.0.4")
 
-    @app.post("/admin/reload", summary="Load the models again")
+    @app.post("/admin/reload", summary="Reload the models")
     async def reload(request: Request) -> Response:
-        """From this machine only. Requests are answered by the old models until the new ones are warm."""
+        """Only from this machine. The old models answer requests until the new ones are ready."""
         forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
         if request.client is None or request.client.host not in LOOPBACK or forwarded:
-            raise Refusal(404, "not_found", "There is nothing here.")
+            raise Refusal(404, "not_found", "Not found.")
         try:
             await service.supervisor.reload()
         except Exception as error:
             log.error("reload failed: %s", error)
-            raise Refusal(503, "reload_failed", "The models could not be loaded; the old ones stay.") from None
+            raise Refusal(503, "reload_failed", "The models could not be loaded; keeping the old ones.") from None
         return as_json({"status": "reloaded"})
 
 
@@ -161,7 +185,7 @@ def add_page(app: FastAPI) -> None:
 
     def answer(name: str) -> Response:
         if name not in contents:
-            raise Refusal(404, "not_found", "There is nothing here.")
+            raise Refusal(404, "not_found", "Not found.")
         suffix = name[name.rfind(".") :]
         kind = TYPES.get(suffix, "application/octet-stream")
         return Response(contents[name], media_type=kind, headers={"cache-control": "no-cache"})

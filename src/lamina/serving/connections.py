@@ -1,4 +1,4 @@
-"""Connections that do not hold the server up: headers must arrive soon, and be short."""
+"""Connections with limits: headers must be short and arrive in time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lamina.serving.options import HEADER_BYTES, HEADER_SECONDS, MAX_CONNECTIONS
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """HTTP as uvicorn speaks it, except that a client cannot send headers for ever, nor keep thousands of sockets."""
+    """HTTP as uvicorn speaks it, but with limits on the time and size of headers and on the number of connections."""
 
     _timer: asyncio.TimerHandle | None = None
     _bytes = 0
@@ -41,7 +41,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing to wait for any more."""
+        """Cancel the timeout."""
         self._stop_waiting()
         super().connection_lost(exc)
 

@@ -1,4 +1,4 @@
-"""What a model did for one sentence: a forced pass over its finished output, in torch, recording what sockets tell."""
+"""Details of one translation: a forced pass over the output, in torch, recording attention, weights and gates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Numbers = Any  # nested lists of floats
 
 
 def describe_sentence(translator: Translator, source: Sequence[int], tokens: Sequence[int]) -> dict[str, Any]:
-    """Everything that `details` adds; an ensemble's first model speaks for all."""
+    """Everything that `details` adds; for an ensemble, of its first model."""
     model, text = translator.models[0], translator.text
     symbols = list(text.target.vocabulary.symbols)
     source_symbols = [text.source.vocabulary.symbols[token] for token in source]
@@ -115,7 +115,7 @@ def describe_gates(gates: dict[str, list[list[Tensor]]]) -> dict[str, Numbers] |
 def describe_surface(
     head: Head, states: DecoderStates, memory: ProjectedSource, symbols: list[str]
 ) -> dict[str, Any] | None:
-    """What the decoder alone and what the source alone would write, and where the reader looks."""
+    """What the decoder alone and the source alone would predict, and the reader's attention."""
     if not isinstance(head, SurfaceHead):
         return None
     with record_reader(head) as recorded:
@@ -135,7 +135,7 @@ def describe_surface(
 def describe_pointer(
     head: Head, states: DecoderStates, memory: ProjectedSource, source: Sequence[int], symbols: list[str]
 ) -> dict[str, Any] | None:
-    """What the vocabulary alone would write, what copying alone would, and the share of the former."""
+    """What generating alone and copying alone would predict, and the share of the former."""
     if not isinstance(head, PointerHead):
         return None
     mixture = head.mixture(states, memory.head)
@@ -151,7 +151,7 @@ def describe_pointer(
 
 
 def top_choices(log_probs_TV: Tensor, symbols: list[str]) -> list[list[list[Any]]]:
-    """The likeliest tokens at every position, each with its probability."""
+    """The most likely tokens at every position, with their probabilities."""
     values, places = log_probs_TV.exp().topk(min(CHOICES, log_probs_TV.shape[1]), dim=1)
     return [
         [[symbols[place], round(value, 4)] for place, value in zip(row, numbers, strict=True)]

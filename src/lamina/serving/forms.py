@@ -77,7 +77,7 @@ def read_multipart(kind: str, body: bytes, form: Form) -> None:
         described = head.decode("utf-8", "replace")
         name = re.search(r'[;\s]name="([^"\r\n]*)"', described)
         if name is None or not separator:
-            raise Refusal(400, "invalid_form", "A part of the form has no name.")
+            raise Refusal(400, "invalid_form", "A form part has no name.")
         file_name = re.search(r'filename="([^"\r\n]*)"', described)
         if file_name is not None:
             form.uploads[name.group(1)] = Upload(file_name.group(1), content)

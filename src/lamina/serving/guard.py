@@ -1,4 +1,4 @@
-"""What stands before every route: request ids, bounds on bodies, keys, rates, errors without secrets, one log line."""
+"""Middleware for every route: request ids, body limits, keys, rate limits, errors without secrets, one log line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/", "/health", "/ready", "/metrics", "/docs", "/openapi.json", "/frontend/settings", "/languages"})
-DIALECT = frozenset({"/translate", "/detect", "/translate_file"})  # a key may stand in the body
+DIALECT = frozenset({"/translate", "/detect", "/translate_file"})  # the key may be in the body
 SECURITY = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -62,7 +62,9 @@ class Guard:
             await exchange.refuse(refusal)
         except Exception:
             log.exception("id=%s failed", exchange.id)
-            await exchange.refuse(Refusal(500, "internal", f"Something went wrong; the log knows it as {exchange.id}."))
+            await exchange.refuse(
+                Refusal(500, "internal", f"Internal error; see request {exchange.id} in the server log.")
+            )
         finally:
             self.record(scope, exchange)
 
@@ -70,7 +72,7 @@ class Guard:
         """Routes are written without `--url-prefix`."""
         prefix, path = self.options.url_prefix, scope["path"]
         if not path.startswith(f"{prefix}/"):
-            raise Refusal(404, "not_found", "There is nothing here.")
+            raise Refusal(404, "not_found", "Not found.")
         scope["path"] = path[len(prefix) :] or "/"
         scope["raw_path"] = scope["path"].encode("utf-8", "surrogatepass")
 
@@ -88,7 +90,7 @@ class Guard:
             self.rate.take(exchange.client or client)
 
     def check_late(self, scope: Scope, given: str | None) -> None:
-        """The dialect's `api_key` stands in the body: checked by its routes, where no header had one."""
+        """LibreTranslate's `api_key` may be in the body: its routes check it if no header has one."""
         headers = dict(scope["headers"])
         if self.keys is None or key_of_headers(headers) is not None:
             return
@@ -121,7 +123,7 @@ class Exchange:
         """The whole body, within its bounds; nothing if the client left."""
         declared = dict(self.scope["headers"]).get(b"content-length", b"")
         if declared.isdigit() and int(declared) > most:
-            raise too_large("bytes of a request", most, int(declared))
+            raise too_large("bytes per request", most, int(declared))
         chunks: list[bytes] = []
         size = 0
         try:
@@ -133,7 +135,7 @@ class Exchange:
                     chunk = message.get("body", b"")
                     size += len(chunk)
                     if size > most:
-                        raise too_large("bytes of a request", most, size)
+                        raise too_large("bytes per request", most, size)
                     chunks.append(chunk)
                     if not message.get("more_body", False):
                         return b"".join(chunks)

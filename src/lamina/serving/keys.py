@@ -1,4 +1,4 @@
-"""Who may ask, and how often."""
+"""API keys and rate limits."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class KeyRing:
             if not words or words[0].startswith("#"):
                 continue
             if len(words) > 2 or len(words[-1]) < 8:
-                raise DataError(f"{path}:{number}: must be `NAME KEY` or `KEY`, the key of at least 8 characters.")
+                raise DataError(f"{path}:{number}: must be `NAME KEY` or `KEY`, with a key of at least 8 characters.")
             name = words[0] if len(words) == 2 else f"key-{number}"
             if name in keys:
-                raise DataError(f"{path}:{number}: the name `{name}` is already taken.")
+                raise DataError(f"{path}:{number}: duplicate name `{name}`.")
             keys[name] = words[-1].encode("utf-8")
         if not keys:
             raise DataError(f"{path}: has no keys; write one per line, or omit --api-keys.")

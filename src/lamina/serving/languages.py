@@ -17,5 +17,5 @@ NAMES = {
 
 
 def language_name(code: str) -> str:
-    """The English name of a language; a code that is not known stands for itself."""
+    """The English name of a language; an unknown code is returned as it is."""
     return NAMES.get(code.replace("_", "-").split("-")[0].lower(), code)

@@ -1,4 +1,4 @@
-"""LibreTranslate's dialect, so that its clients work unchanged."""
+"""LibreTranslate's API, so that its clients work unchanged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Downloads:
         for old in [name for name, entry in self.entries.items() if entry[0] < time.monotonic()]:
             del self.entries[old]
         if key not in self.entries:
-            raise Refusal(404, "not_found", "There is no such file any more.")
+            raise Refusal(404, "not_found", "This file is no longer available.")
         _, name, content = self.entries[key]
         return name, content
 
@@ -120,7 +120,7 @@ def add_languages(app: FastAPI, service: Service) -> None:
 
     @app.post("/detect", summary="Detect a language (LibreTranslate)")
     async def detect(request: Request) -> Response:
-        """Which of the models' source languages `q` is in."""
+        """Detect which of the source languages `q` is in."""
         form = await form_of(request)
         texts, many = texts_of(form)
         found = [await detect_language(service, text) for text in texts[: service.options.max_texts]]
@@ -128,12 +128,12 @@ def add_languages(app: FastAPI, service: Service) -> None:
 
     @app.get("/languages", summary="Languages (LibreTranslate)")
     async def languages() -> Response:
-        """Source languages, each with the languages it is translated to."""
+        """Source languages, each with its target languages."""
         return as_json(all_languages(service))
 
     @app.get("/frontend/settings", summary="Settings (LibreTranslate)")
     async def settings() -> Response:
-        """What a page needs to know."""
+        """Settings for web clients."""
         first = service.models[0]
         pair = {side: {"code": first[side], "name": language_name(first[side])} for side in ("source", "target")}
         return as_json(
@@ -204,7 +204,7 @@ async def choose_model(service: Service, form: Form, text: str) -> tuple[dict[st
         if model["source"] == source:
             return detected, model
     known = ", ".join(sorted({f"{model['source']}-{model['target']}" for model in service.models}))
-    raise Refusal(400, "unsupported", f"This pair of languages is not supported; there are: {known}.")
+    raise Refusal(400, "unsupported", f"Language pair not supported; available: {known}.")
 
 
 async def detect_language(service: Service, text: str) -> list[dict[str, Any]]:
@@ -221,7 +221,7 @@ async def finish(
     """A whole answer; its sentences are given up if the client leaves."""
     answer = await finish_job(service, service.submit(asked, max_chars), request)
     if answer is None:
-        raise Refusal(499, "gone", "The client left.")
+        raise Refusal(499, "gone", "The client disconnected.")
     return answer
 
 

@@ -1,4 +1,4 @@
-"""The bodies of `/v1`: what a request may say, and what an answer says."""
+"""Request and response bodies of `/v1`."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from lamina.translation.documents import Format
 
 
 class TranslateRequest(BaseModel):
-    """Texts to translate, and how. What is left out is as the model's recipe says."""
+    """Texts to translate, and options; the defaults come from the model's recipe."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    texts: Annotated[list[str], Field(min_length=1, description="What to translate; each has its own result.")]
-    model: Annotated[str | None, Field(description="A name of `/v1/models`; null is the first.")] = None
+    texts: Annotated[list[str], Field(min_length=1, description="Texts to translate; each has its own result.")]
+    model: Annotated[str | None, Field(description="Model name from `/v1/models`; null selects the first.")] = None
     beam: Annotated[int | None, Field(ge=1, le=MAX_BEAM, description="Beam size.")] = None
     lenpen: Annotated[float | None, Field(ge=-10, le=10, description="Length penalty.")] = None
-    nbest: Annotated[int, Field(ge=1, le=MAX_NBEST, description="Translations of each sentence.")] = 1
+    nbest: Annotated[int, Field(ge=1, le=MAX_NBEST, description="Number of translations per sentence.")] = 1
     prefixes: Annotated[
         list[str] | None,
-        Field(description="What each translation must start with; such a text is translated as one sentence."),
+        Field(description="Prefix of each translation; a text with a prefix is translated as one sentence."),
     ] = None
     format: Annotated[
         Format | None,
-        Field(description="Splits into sentences and keeps layout and markup; null translates line by line."),
+        Field(
+            description="Document format: split into sentences, keep layout and markup; null translates line by line."
+        ),
     ] = None
-    details: Annotated[bool, Field(description="Attention, layer weights, gates and the like of each sentence.")] = (
-        False
-    )
+    details: Annotated[
+        bool, Field(description="Include attention, layer weights, gates and more for each sentence.")
+    ] = False
 
 
 class Candidate(BaseModel):
@@ -69,7 +71,7 @@ class TranslateResponse(BaseModel):
 
 
 class ModelInfo(BaseModel):
-    """What is known of a model."""
+    """Information about a model."""
 
     name: str
     source: str

@@ -1,4 +1,4 @@
-"""What `/metrics` tells Prometheus; of this process and of nothing that is installed in it."""
+"""The metrics of `/metrics`, for Prometheus: of this server only, without Python's defaults."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Metrics:
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
         self.requests = Counter("lamina_requests", "Requests by route and status.", ["route", "status"], **own)
-        self.seconds = Histogram("lamina_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, **own)
-        self.sentences = Counter("lamina_sentences", "Sentences by how they ended.", ["model", "end"], **own)
-        self.tokens = Counter("lamina_tokens", "Tokens written, ends of sentences included.", ["model"], **own)
-        self.batches = Histogram("lamina_batch_sentences", "Sentences decoded together.", buckets=SIZES, **own)
-        self.queue = Gauge("lamina_queue_sentences", "Sentences that wait.", **own)
-        self.decoding = Gauge("lamina_decoding_sentences", "Sentences that are being decoded.", **own)
-        self.ready = Gauge("lamina_ready", "Whether the models are loaded and warm.", **own)
-        self.workers = Counter("lamina_workers_started", "Worker processes, the first included.", **own)
+        self.seconds = Histogram("lamina_request_seconds", "Request latency.", ["route"], buckets=SECONDS, **own)
+        self.sentences = Counter("lamina_sentences", "Sentences by outcome.", ["model", "end"], **own)
+        self.tokens = Counter("lamina_tokens", "Output tokens, including eos.", ["model"], **own)
+        self.batches = Histogram("lamina_batch_sentences", "Sentences per batch.", buckets=SIZES, **own)
+        self.queue = Gauge("lamina_queue_sentences", "Sentences waiting in the queue.", **own)
+        self.decoding = Gauge("lamina_decoding_sentences", "Sentences being decoded.", **own)
+        self.ready = Gauge("lamina_ready", "1 if the models are loaded and ready.", **own)
+        self.workers = Counter("lamina_workers_started", "Worker processes started.", **own)
 
     def render(self) -> bytes:
         """Prometheus' text format."""

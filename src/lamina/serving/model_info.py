@@ -1,4 +1,4 @@
-"""What a server says of its models: languages, system, task; and which language a text is in."""
+"""Information about the served models: languages, system, task; and language detection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `lamina serve` can be told, and the bounds that nobody needs to change."""
+"""The options of `lamina serve`, and fixed limits."""
 
 from __future__ import annotations
 

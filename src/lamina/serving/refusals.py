@@ -1,4 +1,4 @@
-"""Why a request is refused: a status, a code that programs read, and a sentence that people read."""
+"""Reasons to refuse a request: a status, a code for programs and a message for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def too_late(seconds: float) -> Refusal:
 
 def not_ready() -> Refusal:
     """No worker has its models loaded."""
-    return Refusal(503, "not_ready", "The models are being loaded; try again in a moment.", retry_after=2)
+    return Refusal(503, "not_ready", "The models are loading; try again in a moment.", retry_after=2)
 
 
 def worker_lost() -> Refusal:
@@ -32,5 +32,5 @@ def worker_lost() -> Refusal:
 
 
 def too_large(what: str, most: int, found: int) -> Refusal:
-    """Something is over its limit."""
+    """A limit was exceeded."""
     return Refusal(413, "too_large", f"{what}: at most {most:,}, but there are {found:,}.")

@@ -1,8 +1,12 @@
 """Which sentences are decoded together, and when.
 
 Sentence k of a request is due k × SPACING after the request arrived, and the worker's threads always take what is due
-first: a long document fills whatever time is left, and does not delay short requests. A thread never waits for a
-full batch. While all threads are at work on documents, one more takes the short requests.
+first: a long document fills whatever time is left, and does not delay short requests. While all threads are busy with
+documents, an extra thread takes the short requests.
+
+A thread's share is the number of sentences that are queued or being decoded, divided by the number of threads. A thread
+that finds fewer waits only as long as sentences arrive within GATHER of each other: clients that were answered together
+send their next requests together. With no more requests than threads, every share is one sentence and no thread waits.
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ from lamina.serving.options import BATCH_CHARS, BATCH_SENTENCES
 from lamina.serving.refusals import Refusal, overloaded, too_large, worker_lost
 
 SPACING = 0.25  # seconds
+GATHER = 0.003  # seconds
 SHORT = 4  # sentences of a request that counts as short
 ATTEMPTS = 2  # workers that may die while they decode a sentence
-WINDOW = 3  # times a batch: so many of the next sentences are looked at for similar lengths
+WINDOW = 3  # batches' worth of waiting sentences to search for similar lengths
 
 Group = tuple[str, tuple[tuple[str, Any], ...], bool, bool]
 
@@ -65,7 +70,7 @@ class DecodingBatch:
     unwanted_since: float | None = None  # when it was first seen that all its sentences were given up
 
     def unwanted_for(self, now: float) -> float:
-        """Seconds since all its sentences were given up, as far as anybody looked."""
+        """Seconds since all its sentences were found to be given up."""
         if not all(sentence.future.done() for sentence in self.sentences):
             return 0.0
         if self.unwanted_since is None:
@@ -95,11 +100,16 @@ class Scheduler:
     waiting: int = 0
     decoding: int = 0
     _numbers: count[int] = field(default_factory=count)
+    _gathering: asyncio.TimerHandle | None = None
+
+    def __post_init__(self) -> None:
+        self.metrics.queue.set_function(lambda: self.waiting)
+        self.metrics.decoding.set_function(lambda: self.decoding)
 
     def submit(self, sentences: Sequence[QueuedSentence]) -> None:
         """Queue a request's sentences, all or none."""
         if len(sentences) > self.limit:
-            raise too_large("sentences of a request", self.limit, len(sentences))
+            raise too_large("sentences per request", self.limit, len(sentences))
         if self.waiting + self.decoding + len(sentences) > self.limit:
             raise overloaded(self.waiting + self.decoding)
         now = self.clock()
@@ -109,7 +119,7 @@ class Scheduler:
         self.dispatch()
 
     def abandon(self, sentences: Iterable[QueuedSentence]) -> None:
-        """Nobody wants these any more: they leave the queue, or their batch."""
+        """Abandon sentences: they leave the queue, or their batch."""
         stopped: dict[int, list[int]] = {}
         for sentence in sentences:
             if sentence.future.done():
@@ -125,10 +135,11 @@ class Scheduler:
             if self.worker is not None and number in self.worker.running:
                 self.worker.send({"do": "stop", "id": number, "places": places})
         self._sweep()
-        self._count()
 
-    def dispatch(self) -> None:
-        """Give work to every thread that has none."""
+    def dispatch(self, gather: bool = True) -> None:
+        """Give work to every thread that has none, or let it gather more first."""
+        if self._gathering is not None:
+            self._gathering.cancel()
         worker = self.worker
         while worker is not None and self.waiting:
             free = worker.threads - len(worker.running)
@@ -136,7 +147,11 @@ class Scheduler:
             group = self._next_group(overtakes) if free > 0 or overtakes else None
             if group is None:
                 break
-            taken = self._take(group, max(1, free))
+            share = self._share(group, worker) if free > 0 else BATCH_SENTENCES
+            if gather and free > 0 and len(self.groups[group]) < share:
+                self._gathering = asyncio.get_running_loop().call_later(GATHER, self.dispatch, False)
+                break
+            taken = self._take(group, share)
             batch = DecodingBatch(next(self._numbers), taken, not taken[0].short)
             for sentence in taken:
                 sentence.batch = batch
@@ -152,7 +167,6 @@ class Scheduler:
                     "sentences": [sentence.message() for sentence in taken],
                 }
             )
-        self._count()
 
     def finish(self, worker: DecodingWorker, number: int, answer: dict[str, Any]) -> None:
         """A worker's answer to a batch: a result for each sentence, or an error."""
@@ -161,6 +175,7 @@ class Scheduler:
             return
         self.decoding -= len(batch.sentences)
         error = answer.get("error")
+        translated = tokens = 0
         for place, sentence in enumerate(batch.sentences):
             sentence.batch = None
             if sentence.future.done():
@@ -168,13 +183,14 @@ class Scheduler:
             if error is None and answer["results"][place] is not None:
                 result = answer["results"][place]
                 sentence.future.set_result(result)
-                self.metrics.sentences.labels(sentence.model, "translated").inc()
-                self.metrics.tokens.labels(sentence.model).inc(result["length"])
+                translated, tokens = translated + 1, tokens + result["length"]
             elif len(batch.sentences) > 1:
                 sentence.alone = True
                 self._enqueue(sentence)
             else:
                 self._fail(sentence, Refusal(422, "untranslatable", error or "The model found no translation."))
+        self.metrics.sentences.labels(batch.sentences[0].model, "translated").inc(translated)
+        self.metrics.tokens.labels(batch.sentences[0].model).inc(tokens)
         self.dispatch()
 
     def lose(self, worker: DecodingWorker) -> None:
@@ -192,10 +208,16 @@ class Scheduler:
                     self._fail(sentence, worker_lost())
         self.dispatch()
 
-    def _take(self, group: Group, free: int) -> list[QueuedSentence]:
-        """What is due first in a group, and others of similar lengths: the share of one free thread."""
+    def _share(self, group: Group, worker: DecodingWorker) -> int:
+        """Sentences of a group for one thread, so that all have equally many."""
+        if group[2]:
+            return 1
+        running = (batch.sentences for batch in worker.running.values() if batch.sentences[0].group == group)
+        return min(BATCH_SENTENCES, math.ceil((len(self.groups[group]) + sum(map(len, running))) / worker.threads))
+
+    def _take(self, group: Group, most: int) -> list[QueuedSentence]:
+        """What is due first in a group, and others of similar lengths."""
         queue = self.groups[group]
-        most = 1 if group[2] else min(BATCH_SENTENCES, math.ceil(len(queue) / free))
         first = heapq.heappop(queue)
         near: list[tuple[float, int, QueuedSentence]] = []
         while queue and len(near) < WINDOW * most:
@@ -243,7 +265,3 @@ class Scheduler:
     def _fail(self, sentence: QueuedSentence, refusal: Refusal) -> None:
         sentence.future.set_exception(refusal)
         self.metrics.sentences.labels(sentence.model, "refused").inc()
-
-    def _count(self) -> None:
-        self.metrics.queue.set(self.waiting)
-        self.metrics.decoding.set(self.decoding)

@@ -1,4 +1,4 @@
-"""`lamina serve` from start to end: sockets, signals, the first worker, draining."""
+"""The life of `lamina serve`: sockets, signals, the first worker, draining."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger("lamina.serve")
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn without its own handling of signals; it ends when it is told to, with whatever code we choose."""
+    """uvicorn without its own signal handling, so that we choose when it stops and its exit code."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -46,7 +46,7 @@ def run_server(options: ServeOptions) -> None:
     set_up_logging()
     if options.host not in LOOPBACK:
         log.warning(
-            "listening on %s: whoever reaches this machine can use the server%s. Put a proxy with TLS before it.",
+            "listening on %s: anyone who can reach this machine can use the server%s. Put a TLS proxy in front of it.",
             options.host,
             "" if keys else " without a key (--api-keys)",
         )
@@ -115,7 +115,7 @@ async def serve(options: ServeOptions, keys: KeyRing | None, listener: socket.so
         try:
             await supervisor.reload()
         except LoadingError as error:
-            log.error("reload failed, the old models stay: %s", error)
+            log.error("reload failed, keeping the old models: %s", error)
 
     tasks: set[asyncio.Task[None]] = set()
 
@@ -125,7 +125,7 @@ async def serve(options: ServeOptions, keys: KeyRing | None, listener: socket.so
         task.add_done_callback(tasks.discard)
 
     def stop() -> None:
-        log.info("stopping: requests under way are finished first")
+        log.info("stopping: finishing requests in progress")
         server.should_exit = True
 
     for name in ("SIGTERM", "SIGINT"):

@@ -20,7 +20,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class SentenceJob:
-    """A request under way: its documents, and their sentences in the queue."""
+    """A request in progress: its documents, and their sentences in the queue."""
 
     model: str
     documents: list[Document]
@@ -55,7 +55,7 @@ class Service:
             if name is None or model["name"] == name:
                 return model
         known = ", ".join(model["name"] for model in self.models)
-        raise Refusal(404, "unknown_model", f"There is no model of that name; there are: {known}.")
+        raise Refusal(404, "unknown_model", f"Unknown model; available: {known}.")
 
     def check(self, request: TranslateRequest, max_chars: int | None = None) -> None:
         """Bounds that the types of a request do not tell."""
@@ -64,7 +64,7 @@ class Service:
         for text in (*request.texts, *(request.prefixes or ())):
             check_text(text, max_chars or self.options.max_chars)
         if request.prefixes is not None and len(request.prefixes) != len(request.texts):
-            raise Refusal(422, "invalid", f"prefixes: must be {len(request.texts)}, as many as texts.")
+            raise Refusal(422, "invalid", f"prefixes: must have {len(request.texts)} entries, one per text.")
 
     def submit(self, request: TranslateRequest, max_chars: int | None = None) -> SentenceJob:
         """Queue a request."""
@@ -137,13 +137,13 @@ class Service:
             self.scheduler.abandon(job.sentences)
             for future in places:
                 if future.done() and not future.cancelled():
-                    future.exception()  # looked at, so that nobody warns
+                    future.exception()  # retrieved, so that asyncio does not warn
 
 
 def check_text(text: str, most: int) -> None:
     """Text that can be decoded: not too long, no half of a surrogate pair."""
     if len(text) > most:
-        raise too_large("characters of a text", most, len(text))
+        raise too_large("characters per text", most, len(text))
     if not text.isascii():
         try:
             text.encode("utf-8")

@@ -100,7 +100,7 @@ class WorkerState:
     def describe(
         self, translator: Translator, source: list[int], hypotheses: list[Hypothesis], asked: dict[str, Any], cut: int
     ) -> dict[str, Any]:
-        """What the front is told of a sentence."""
+        """The message to the front end about a sentence."""
         target = translator.text.target
         each = [
             {"text": target.decode(one.tokens).replace("\n", " "), "score": one.score, "log_prob": one.log_prob}
@@ -156,7 +156,7 @@ def main(make_state: Callable[..., WorkerState] = WorkerState) -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not disturb the messages
+    os.dup2(2, 1)  # so that prints do not mix with the messages
     arguments = json.loads(sys.argv[1])
     state = make_state({}, output=output)
     try:

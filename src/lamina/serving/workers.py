@@ -1,4 +1,4 @@
-"""Worker processes: started, replaced when they die or when models are reloaded, ended when the server ends."""
+"""Worker processes: started, replaced when they die or models are reloaded, and stopped with the server."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class WorkerProcess:
             raise
         if first is None or "failed" in first:
             await process.wait()
-            answer = first or {"failed": "the worker process ended while it loaded the models.", "exit_code": 1}
+            answer = first or {"failed": "the worker process exited while loading the models.", "exit_code": 1}
             raise LoadingError(answer["failed"], answer["exit_code"])
         worker.threads, worker.models = first["threads"], first["models"]
         return worker
@@ -74,13 +74,13 @@ class WorkerProcess:
         return json.loads(line) if line.endswith(b"\n") else None
 
     def send(self, message: dict[str, Any]) -> None:
-        """Hand it a message; one that has ended is noticed by whoever reads."""
+        """Send a message; a process that has ended is noticed when its output is read."""
         assert self.process.stdin is not None
         if not self.process.stdin.is_closing():
             self.process.stdin.write(json.dumps(message).encode("ascii") + b"\n")
 
     def leave(self) -> None:
-        """Let it end once it has nothing to do."""
+        """Let it exit once it is idle."""
         self.leaving = True
         if not self.running and self.process.stdin is not None:
             self.process.stdin.close()
@@ -114,7 +114,7 @@ class Supervisor:
         log.info("models reloaded")
 
     async def ask(self, message: dict[str, Any]) -> Any:
-        """A question other than a search."""
+        """Send a request other than a search."""
         worker = self.current
         if worker is None:
             raise not_ready()
@@ -137,6 +137,7 @@ class Supervisor:
                 await asyncio.wait_for(self.current.process.wait(), 5)
             except TimeoutError:
                 self.current.process.kill()
+                await self.current.process.wait()
         for listener in list(self._listeners):
             listener.cancel()
 
@@ -164,7 +165,7 @@ class Supervisor:
             if not future.done():
                 future.set_exception(Refusal(503, "worker_lost", "The worker was replaced; try again.", 1))
         if worker is self.current and not self.stopping:
-            log.error("worker %d ended with code %d; it is replaced", worker.process.pid, code)
+            log.error("worker %d exited with code %d; starting a new one", worker.process.pid, code)
             self.current, self.scheduler.worker = None, None
             self.metrics.ready.set(0)
         self.scheduler.lose(worker)
@@ -178,7 +179,7 @@ class Supervisor:
             await asyncio.sleep(1)
             now = time.monotonic()
             if any(batch.unwanted_for(now) > patience for batch in worker.running.values()):
-                log.error("worker %d hangs; it is killed", worker.process.pid)
+                log.error("worker %d is not responding; killing it", worker.process.pid)
                 worker.process.kill()
                 return
 
@@ -193,4 +194,4 @@ class Supervisor:
                         self._adopt(await WorkerProcess.start(self.options))
                 return
             except LoadingError as error:
-                log.error("no new worker: %s", error)
+                log.error("could not start a new worker: %s", error)

@@ -1,4 +1,4 @@
-"""A run's checkpoints: each is a model folder with the state of training beside the weights."""
+"""A run's checkpoints: each is a model folder with the training state added."""
 
 from __future__ import annotations
 

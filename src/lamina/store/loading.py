@@ -1,4 +1,4 @@
-"""What a user means by RUN: a run folder, one of its checkpoints, or a model folder."""
+"""Resolve RUN: a run folder, one of its checkpoints, or a model folder."""
 
 from __future__ import annotations
 

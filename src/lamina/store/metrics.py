@@ -1,4 +1,4 @@
-"""What a run wrote down while it trained."""
+"""The records of a run's training."""
 
 from __future__ import annotations
 

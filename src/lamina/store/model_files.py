@@ -1,4 +1,4 @@
-"""What a model folder says without its weights: format, digests, text and search settings. Torch is not needed."""
+"""A model folder without its weights: format, digests, text pipeline and search settings. Does not need torch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def find_damage(folder: Path, config: Mapping[str, Any]) -> str | None:
         path = folder / name
         try:
             if digest(path) != expected:
-                return f"{path}: damaged (its SHA-256 differs from the one in {CONFIG})"
+                return f"{path}: damaged (SHA-256 does not match {CONFIG})"
         except FileNotFoundError:
             return f"{path}: not found, but {CONFIG} lists it"
         except OSError as error:

@@ -102,6 +102,7 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The weights in a model folder, by name."""
     path = folder / WEIGHTS
     try:
+        path.open("rb").close()  # safetensors calls every file that it cannot open missing
         return load_file(path)
     except FileNotFoundError as error:
         raise DataError(f"{path}: not found.") from error

@@ -60,5 +60,5 @@ def read_description(folder: Path) -> OnnxDescription:
         if Path(name).name != name or not file.is_file():
             raise DataError(f"{file}: not found, but {DESCRIPTION} lists it.")
         if digest(file) != expected:
-            raise DataError(f"{file}: damaged (its SHA-256 differs from the one in {DESCRIPTION}).")
+            raise DataError(f"{file}: damaged (SHA-256 does not match {DESCRIPTION}).")
     return description

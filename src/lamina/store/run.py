@@ -47,7 +47,7 @@ CHANGEABLE = (
 
 
 class Run:
-    """The folder of one training run, which may be given wherever a path is.
+    """The folder of a training run; accepted wherever a path to a run is.
 
     Example:
         >>> run = lamina.Run("runs/first")
@@ -55,6 +55,8 @@ class Run:
         Run('runs/first', surface-fusion, 24 of 24 steps, best step 24)
         >>> run.history[-1]["kind"], sorted(run.history[-1])[:3]
         ('valid', ['best', 'kind', 'loss'])
+        >>> run.plot()
+        Figure('Training of first: validation reaches ...', ... characters of SVG)
         >>> run.plot().save("loss.svg")
         PosixPath('loss.svg')
     """
@@ -69,16 +71,16 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        """What is trained, with everything resolved."""
+        """The resolved recipe."""
         return read_resolved(self.folder / "recipe.yaml")
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """What was recorded while training: losses, validations and gradient norms, by step."""
+        """The records of training: losses, validations and gradient norms, by step."""
         return read_records(self.folder).lines
 
     def plot(self) -> Figure:
-        """The cross-entropy on training and validation pairs over steps, without smoothing."""
+        """Plot the unsmoothed cross-entropy on training and validation pairs over steps."""
         records = read_records(self.folder)
         known = {"training": records.curve("train", "nll"), "validation": records.curve("valid", "nll")}
         series = [Series(name, points) for name, points in known.items() if points]
@@ -87,10 +89,12 @@ class Run:
         points = [point for each in series for point in each.points]
         x = Axis.over("training step", [step for step, _ in points], zero=True)
         y = Axis.over("cross-entropy (nats per token)", [value for _, value in points], log=True)
-        return Figure(line_chart(series, x, y), f"Training of {self.folder.name}")
+        lowest = min(value for _, value in series[-1].points)
+        title = f"Training of {self.folder.name}: {series[-1].name} reaches {lowest:.3g}"
+        return Figure(line_chart(series, x, y, title=title), title)
 
     def facts(self) -> list[tuple[str, str]]:
-        """What is known about it: names and values."""
+        """Names and values for `repr`."""
         recipe, best = self.recipe, self.checkpoints.pointer("best")
         parts = (recipe.model.encoder.type, recipe.model.bridge.type, recipe.model.head.type)
         step = max(self.checkpoints.steps(), default=0)
@@ -107,12 +111,12 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for this process; the lock of a dead process is free."""
+        """Lock the run for this process; the lock of a dead process does not count."""
         try:
             str(self.folder.absolute()).encode("utf-8")
         except UnicodeEncodeError as error:
             raise UsageError(
-                f"{self.folder}: the path is not UTF-8, which safetensors needs. Choose another."
+                f"{self.folder}: the path is not UTF-8, which safetensors requires. Choose another."
             ) from error
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +126,7 @@ class Run:
             yield
 
     def check(self, recipe: Recipe, data: PreparedData) -> None:
-        """Refuse a folder that is not a run, or a run of another recipe or other data."""
+        """Raise an error if the folder is not a run, or is a run of another recipe or other data."""
         path, record = self.folder / "recipe.yaml", self.folder / "run.json"
         if record.exists() and path.exists():
             self._check_same(read_resolved(path), recipe, digest(data.folder / META))
@@ -130,7 +134,7 @@ class Run:
             raise UsageError(f"{self.folder}: contains files, but is not a run. Choose another --out.")
 
     def begin(self, recipe: Recipe, data: PreparedData) -> None:
-        """Record what is trained."""
+        """Write the recipe and `run.json`."""
         write_file(self.folder / "recipe.yaml", dump_recipe(recipe))
         versions = {"lamina": __version__, "torch": torch.__version__, "python": sys.version.split()[0]}
         record = {"command": sys.argv, "versions": versions, "data": digest(data.folder / META)}
@@ -151,7 +155,7 @@ class Run:
             raise UsageError(f"{self.folder}: cannot be resumed with other data. Choose another --out.")
 
     def write_model(self, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, origin: str) -> None:
-        """Write `model/`, which is usable by itself."""
+        """Write `model/`, a self-contained model folder."""
         write_model_folder(self.folder / "model", model, text, origin, decode)
 
 

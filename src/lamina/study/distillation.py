@@ -60,7 +60,7 @@ class Distillation:
         """Raise unless all files exist and each source file has a target file, if any has."""
         if self.targets and len(self.targets) != len(self.sources):
             counts = f"{len(self.targets)} and {len(self.sources)}"
-            raise UsageError(f"--target must be given as often as --source, but there are {counts}.")
+            raise UsageError(f"Give one --target per --source, but there are {counts}.")
         for path in (*self.sources, *self.targets, *self.valid):
             if not path.is_file():
                 raise DataError(f"{path}: not found.")
@@ -134,7 +134,7 @@ def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[st
             targets = [str(json.loads(line)["text"]) for line in path.read_text(encoding="utf-8").splitlines()]
         if len(targets) != len(chunk):
             raise DataError(
-                f"{path}: damaged ({len(targets)} translations of {len(chunk)} lines). Remove it to resume."
+                f"{path}: damaged ({len(targets)} translations of {len(chunk)} lines). Delete it to resume."
             )
         for source, target in zip(chunk, targets, strict=True):
             reason = drop_reason(source, target)

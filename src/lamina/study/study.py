@@ -183,8 +183,8 @@ def is_done(training: Training, fingerprint: str) -> bool:
         return False
     if path.read_text(encoding="utf-8", errors="replace") != fingerprint:
         raise UsageError(
-            f"{training.run}: was trained with another recipe or other data than the study has now. Remove it to "
-            "train it again, or choose another --out."
+            f"{training.run}: was trained with a recipe or data that differ from the study's. Delete it to train it "
+            "again, or choose another --out."
         )
     return True
 
@@ -234,7 +234,7 @@ def write_page(
             found.write(out)
             parts.append(found.as_section())
         except LaminaError as error:
-            parts.append(section("Left out", paragraph(str(error), "soft")))
+            parts.append(section("Not included", paragraph(str(error), "soft")))
     name, test = next(iter(tests.items()))
     if test.gold.source is not None:
         outputs = {each.system: each.outputs[name] for each in first}

@@ -1,4 +1,4 @@
-"""From names to a model."""
+"""Build models from names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lamina.text.vocabulary import SPECIALS
 def resolve(
     system: str | None, size: str, vocab_size: int | tuple[int, int], overrides: Mapping[str, Any]
 ) -> ModelConfig:
-    """The full configuration of a system at a size, with a user's overrides choices on top; all problems at once."""
+    """The full configuration of a system at a size, with a user's overrides; reports all problems at once."""
     for name, value in (("system", system or ""), ("size", size)):
         if not isinstance(value, str):
             raise UsageError(f"The {name} must be a name, but is {value!r} instead.")

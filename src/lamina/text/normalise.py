@@ -1,4 +1,4 @@
-"""One line of text, cleaned of what no translator should see."""
+"""Normalisation of a line of text."""
 
 from __future__ import annotations
 

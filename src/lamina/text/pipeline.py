@@ -1,4 +1,4 @@
-"""The one way from text to ids and back, for training, translation and serving alike."""
+"""The conversion of text to ids and back, shared by training, translation and serving."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class LanguageText:
     language: str
     subwords: Subwords
     tokeniser: MosesTokeniser | None = None
-    sentences: bool = False  # of the source: `<s>` stands between the sentences of a document
-    longest: int | None = None  # of the source: what a document has beyond so many subwords is not read
+    sentences: bool = False  # source: put `<s>` between the sentences of a document
+    longest: int | None = None  # source: truncate to this many subwords
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The subwords and their ids."""
+        """The vocabulary: subwords and their ids."""
         return self.subwords.vocabulary
 
     def clean(self, text: str) -> str:
@@ -59,7 +59,7 @@ class LanguageText:
         return ids if self.longest is None or len(ids) <= self.longest else [*ids[: self.longest - 1], ids[-1]]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text as people write it."""
+        """Detokenised text from ids."""
         text = self.subwords.decode(ids)
         return text if self.tokeniser is None else self.tokeniser.detokenise(text)
 
@@ -74,7 +74,7 @@ class TextPipeline:
     files: dict[str, bytes]  # what `save` writes beside the description
 
     def save(self, folder: Path) -> None:
-        """Write everything that `load` needs."""
+        """Write the pipeline to a folder."""
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
         description: dict[str, Any] = {
@@ -96,7 +96,7 @@ class TextPipeline:
         return np.dtype(np.uint16 if entries <= 2**16 else np.uint32)
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of every file: two pipelines with the same ones treat text alike."""
+        """SHA-256 of every file: pipelines with the same digests are equivalent."""
         return {name: hashlib.sha256(content).hexdigest() for name, content in sorted(self.files.items())}
 
     def for_documents(self, sentences: bool, longest: int | None) -> TextPipeline:
@@ -105,7 +105,7 @@ class TextPipeline:
 
     @classmethod
     def load(cls, folder: Path) -> TextPipeline:
-        """What `save` wrote."""
+        """Load a pipeline from a folder."""
         path = folder / DESCRIPTION
         description = read_json(path)
         if description.get("format") != FORMAT:

@@ -58,7 +58,7 @@ class SentencePiece(Subwords):
         return self.processor.encode(list(lines), add_eos=True)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Pieces put together again."""
+        """Join pieces into text."""
         return str(self.processor.decode([index for index in ids if index not in (BOS, PAD, EOS)]))
 
 
@@ -80,7 +80,7 @@ class Words(Subwords):
 
 
 class MarianPieces(Words):
-    """SentencePiece's pieces under the numbers of a vocabulary of their own, as Marian has them."""
+    """SentencePiece's pieces with the ids of a separate vocabulary, as in Marian."""
 
     def __init__(self, model: bytes, vocabulary: Vocabulary) -> None:
         from sentencepiece import SentencePieceProcessor
@@ -95,7 +95,7 @@ class MarianPieces(Words):
         return [code.group(), *pieces] if code else list(pieces)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Pieces put together again."""
+        """Join pieces into text."""
         return str(self.processor.decode(self.vocabulary.decode(ids))).replace("▁", " ").strip(" ")
 
 

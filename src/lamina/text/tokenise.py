@@ -7,7 +7,7 @@ from typing import Any
 
 
 class MosesTokeniser:
-    """Words apart from punctuation and back again, by a language's rules (sacremoses)."""
+    """Splits words from punctuation and joins them again, by the rules of a language (sacremoses)."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -29,5 +29,5 @@ class MosesTokeniser:
         return str(self._tokeniser.tokenize(text, escape=False, return_str=True))
 
     def detokenise(self, text: str) -> str:
-        """Text as people write it."""
+        """Detokenised text."""
         return str(self._detokeniser.detokenize(text.split(), unescape=False))

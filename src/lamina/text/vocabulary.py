@@ -49,7 +49,7 @@ class Vocabulary:
 
     @classmethod
     def parse(cls, text: str) -> Vocabulary:
-        """What `text` wrote."""
+        """Parse the output of `text`."""
         return cls(tuple(text.removesuffix("\n").split("\n")))
 
     def save(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """What `save` wrote."""
+        """Load a vocabulary from a file."""
         try:
             return cls.parse(path.read_bytes().decode("utf-8"))
         except (OSError, UnicodeDecodeError, DataError) as error:

@@ -11,12 +11,12 @@ from lamina.training.reporters import NullReporter
 
 
 class StopTraining(Exception):
-    """Raise it in a callback to end the training: the run saves and writes its model as at its last step."""
+    """Raise this in a callback to end training early; the run saves and writes its model as after its last step."""
 
 
 @dataclass(frozen=True)
 class StepEvent:
-    """After an update."""
+    """State after an update."""
 
     step: int
     max_steps: int
@@ -26,27 +26,27 @@ class StepEvent:
 
 @dataclass(frozen=True)
 class ValidationEvent:
-    """After a validation."""
+    """Results of a validation."""
 
     step: int
     loss: float  # per target token, smoothed
     nll: float  # without smoothing
     perplexity: float  # e^nll
-    bleu: float | None  # with `bleu_sentences`
-    best: bool  # the best so far
+    bleu: float | None  # None unless `bleu_sentences` is set
+    best: bool  # whether it is the best so far
 
 
 @dataclass(frozen=True)
 class SaveEvent:
-    """After a checkpoint was written."""
+    """A checkpoint that was written."""
 
     step: int
     folder: Path  # a model folder, for `lamina.load`
-    best: bool  # of the best validation so far
+    best: bool  # whether it has the best validation so far
 
 
 class Callback:
-    """Derive from it and override what you need.
+    """Base class of callbacks: override the methods you need.
 
     Example:
         >>> class Losses(lamina.Callback):
@@ -63,13 +63,13 @@ class Callback:
     """
 
     def on_step(self, event: StepEvent) -> None:
-        """After every update."""
+        """Called after every update."""
 
     def on_validation(self, event: ValidationEvent) -> None:
-        """After every validation."""
+        """Called after every validation."""
 
     def on_save(self, event: SaveEvent) -> None:
-        """After every checkpoint."""
+        """Called after every checkpoint."""
 
 
 class CallbackReporter(NullReporter):

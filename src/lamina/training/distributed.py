@@ -67,6 +67,6 @@ def explain_lost_ranks(ranks: Ranks) -> Iterator[None]:
         if not isinstance(error, distributed.DistError) and not any(words in str(error) for words in LOST):
             raise
         raise LaminaError(
-            f"Rank {ranks.rank} of {ranks.count} lost its connection to the others: one of them has ended, and says "
-            "why in its own output. Rerun the same command on every machine to resume from the last checkpoint."
+            f"Rank {ranks.rank} of {ranks.count} lost its connection to the others: one of them has exited; its output "
+            "says why. Rerun the same command on every machine to resume from the last checkpoint."
         ) from error

@@ -33,7 +33,7 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
         )
     if (trained.encoder.type, trained.bridge.type, trained.decoder.wiring) != ("stack", "top", "residual"):
         raise UsageError(
-            f"{folder}: can only grow from encoder `stack`, bridge `top` and residual wiring, but has "
+            f"{folder}: --grow-from requires encoder `stack`, bridge `top` and residual wiring, but has "
             f"`{trained.encoder.type}`, `{trained.bridge.type}` and `{trained.decoder.wiring}`."
         )
     assert isinstance(model.encoder.wiring, GrownWiring)
@@ -49,10 +49,12 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
     for name in same:
         if getattr(trained, name) != getattr(config, name):
             raise UsageError(
-                f"{folder}: its {name} is {getattr(trained, name)!r}, but the recipe's {getattr(config, name)!r}."
+                f"{folder}: its {name} is {getattr(trained, name)!r}, but the recipe's is {getattr(config, name)!r}."
             )
     if trained.decoder.attention != config.decoder.attention:
-        raise UsageError(f"{folder}: its decoder attention is `{trained.decoder.attention}`; the recipe must agree.")
+        raise UsageError(
+            f"{folder}: its decoder attention is `{trained.decoder.attention}`; the recipe must have the same."
+        )
 
 
 def fill_bottom(weights: dict[str, Tensor], model: Seq2Seq) -> None:
@@ -74,4 +76,4 @@ def prepare_growth(folder: Path | None, model: Seq2Seq, data: PreparedData) -> N
     if folder is not None:
         grow_from(folder, model, data)
     elif isinstance(model.decoder.wiring, GrownWiring):
-        raise UsageError("A grown model is trained around a trained one: give --grow-from RUN.")
+        raise UsageError("A `grown` model is built around a trained one: give it with --grow-from RUN.")

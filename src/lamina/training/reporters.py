@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
+from lamina.base.files import errors_named
 from lamina.base.progress import StatusLine, describe_duration, draw_bar
 from lamina.corpus.batches import Batches
 from lamina.errors import MissingExtraError
@@ -125,11 +126,12 @@ class RunReporter(NullReporter):
         self.board = open_tensorboard(run) if tensorboard else None
 
     def say(self, line: str) -> None:
-        with (self.run.folder / "train.log").open("a", encoding="utf-8") as log:
+        path = self.run.folder / "train.log"
+        with errors_named(path), path.open("a", encoding="utf-8") as log:
             log.write(f"{line}\n")
 
     def record(self, record: dict[str, Any]) -> None:
-        with self.run.metrics.open("a", encoding="utf-8") as records:
+        with errors_named(self.run.metrics), self.run.metrics.open("a", encoding="utf-8") as records:
             records.write(json.dumps(record) + "\n")
         if self.board is not None:
             for name, value in scalars(record):

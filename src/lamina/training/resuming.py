@@ -30,7 +30,7 @@ def find_checkpoint(run: Run, say: Callable[[str], None]) -> int | None:
         say(f"{damage}; trying the checkpoint before it.")
     if run.checkpoints.steps() or (run.folder / "model").exists():
         raise DataError(
-            f"{run.folder}: has been trained, but has no usable checkpoint to resume from. Restore "
+            f"{run.folder}: has no usable checkpoint to resume from. Restore "
             f"{run.checkpoints.folder}, or choose another --out to start from the beginning."
         )
     run.metrics.write_bytes(b"")
@@ -67,8 +67,8 @@ def resumed_precision(
     here = choose_precision(train.precision, device)
     before: Precision = state.get("precision", here)
     if before in ("fp32", here):
-        return before, None if before == here else f"Products stay in {before}, in which the run was started."
-    return here, f"The run was trained in {before}, which is not for this device; it continues in {here}."
+        return before, None if before == here else f"Precision stays {before}, as when the run was started."
+    return here, f"The run was trained in {before}, which this device does not support; continuing in {here}."
 
 
 def restore_random(state: dict[str, Any], seed: int, ranks: Ranks) -> None:

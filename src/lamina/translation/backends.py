@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lamina.search.sampling import Sampler
 
 Hypotheses = list[list[Hypothesis]]  # per source, best first
-COPIES = "--shortlist: head `pointer` copies any entry of the vocabulary; omit it."
+COPIES = "--shortlist: not supported for head `pointer`, which copies any token; omit it."
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def choose_backend(
                 f"the CPU engine does not support {reason}; decoding with torch, which is slower."
             ]
     if int8:
-        raise UsageError("--int8 is for decoding on a CPU.")
+        raise UsageError("--int8 is only for decoding on a CPU.")
     return TorchBackend(models, shortlist), []
 
 

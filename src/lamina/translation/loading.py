@@ -101,7 +101,7 @@ def require_unchanged(files: Sequence[ModelFiles]) -> None:
     """Raise if a model folder was replaced after its digests were checked."""
     for each in files:
         if read_config_file(each.folder / CONFIG) != each.config:
-            raise DataError(f"{each.folder}: was replaced by another model while it was in use; load it again.")
+            raise DataError(f"{each.folder}: was replaced by another model while in use; load it again.")
 
 
 def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
@@ -109,11 +109,11 @@ def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
     from lamina.translation.onnx import OnnxBackend
 
     if not alone:
-        raise UsageError(f"{folder}: is an ONNX export, which cannot be part of an ensemble; use its run instead.")
+        raise UsageError(f"{folder}: is an ONNX export, which cannot be part of an ensemble; use the run instead.")
     if device == "cuda":
         raise UsageError(f"{folder}: is an ONNX export, which Lamina runs on a CPU; omit --device.")
     if int8:
-        raise UsageError(f"{folder}: is an ONNX export; whether it has 8 bits is chosen by `lamina export --int8`.")
+        raise UsageError(f"{folder}: is an ONNX export; to run it in 8 bits, export it with `lamina export --int8`.")
     backend = OnnxBackend(folder)
     return Translator([], TextPipeline.load(folder), backend.description.decode, backend=backend)
 

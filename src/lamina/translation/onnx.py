@@ -112,4 +112,4 @@ class OnnxBackend:
         return sampler(self.stepper, pad_ids(batch.sources, CPU), self.description.start_id)
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> list[tuple[Tensor, ...]]:
-        raise UsageError("ONNX graphs do not give attention; use the run that they were exported from.")
+        raise UsageError("ONNX exports do not return attention; use the run that was exported.")

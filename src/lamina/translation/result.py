@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Translation:
-    """One line's translation. `score` is log_prob / (length incl. eos)^lenpen; tokens end with eos.
+    """The translation of a line. `score` is log_prob / (length incl. eos)^lenpen; tokens end with eos.
 
     Example:
         >>> translation = lamina.load("runs/first").translate("A dog runs.", attention=True)
@@ -31,12 +31,12 @@ class Translation:
     log_prob: float = 0.0
     tokens: list[str] = field(default_factory=list)
     nbest: list[Translation] = field(default_factory=list)  # this translation first; filled if nbest > 1
-    attention: Tensor | None = None  # (target tokens, source tokens), on request
-    cut: int = 0  # source tokens dropped because the line is too long
-    source_tokens: list[str] = field(default_factory=list)  # what was translated, ending with eos
+    attention: Tensor | None = None  # (target tokens, source tokens), if requested
+    cut: int = 0  # number of source tokens dropped because the line is too long
+    source_tokens: list[str] = field(default_factory=list)  # tokens of the source, ending with eos
 
     def plot_attention(self) -> Figure:
-        """What each target token attended to: the last layer's attention, averaged over heads."""
+        """Plot what each target token attended to: the last layer's attention, averaged over heads."""
         if self.attention is None:
             raise UsageError("This translation has no attention; call translate(…, attention=True).")
         labels = Labels(self.tokens, self.source_tokens, "target", "source", "attention")

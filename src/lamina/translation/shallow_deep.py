@@ -18,7 +18,7 @@ class ShallowDeep:
 
     def __init__(self, deep: Translator, shallow: Translator) -> None:
         if other_vocabulary(deep.text, shallow.text):
-            raise DataError("The shallow model's vocabulary is not that of the deep one.")
+            raise DataError("The shallow and the deep model have different vocabularies.")
         self.deep, self.shallow = deep, shallow
 
     def stream(self, lines: Iterable[str], settings: SearchSettings, nbest: int = 1) -> Iterator[Translation]:

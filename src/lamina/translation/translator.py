@@ -61,7 +61,7 @@ class Translator:
 
     @property
     def models(self) -> list[Seq2Seq]:
-        """The models themselves, where there are any: an exported graph only translates."""
+        """The torch models; an ONNX export has none."""
         if not self._models and self._load_models is not None:
             self._models = self._load_models()
         if not self._models:
@@ -70,13 +70,13 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        """Where the models are."""
+        """The device that the models are on."""
         import torch
 
         return self._models[0].head.weight_VD.device if self._models else torch.device("cpu")
 
     def facts(self) -> list[tuple[str, str]]:
-        """What it translates with: names and values."""
+        """Names and values for `repr`."""
         text = self.text
         known = [("languages", f"{text.source.language} → {text.target.language}")]
         if self._models or self._load_models is not None:
@@ -125,10 +125,10 @@ class Translator:
         attention: bool = False,
         **search: Unpack[SearchOptions],
     ) -> Translation | list[Translation]:
-        """Translate one text, or many in order; a blank one's translation is blank.
+        """Translate one text, or several in order; blank texts stay blank.
 
-        `search` takes the fields of `SearchSettings`, such as `beam` and `lenpen`; those left out are the run's own.
-        With `attention`, each translation knows what every token attended to (`plot_attention`).
+        `search` takes the fields of `SearchSettings`, such as `beam` and `lenpen`; the defaults are the run's.
+        With `attention`, each translation records what its tokens attended to (`plot_attention`).
 
         Example:
             >>> translator = lamina.load("runs/first")
@@ -155,7 +155,7 @@ class Translator:
         attention: bool = False,
         window: int = WINDOW,
     ) -> Iterator[Translation]:
-        """The same for any number of lines, with `window` of them in memory."""
+        """Translate any number of lines, with `window` of them in memory."""
         settings = settings or self.settings
         if sampling is None and nbest > settings.beam:
             raise UsageError(f"nbest must be at most the beam {settings.beam}, but is {nbest} instead.")
@@ -175,7 +175,7 @@ class Translator:
                 yield replace(best, cut=cut, attention=weights, source_tokens=symbols)
 
     def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-        """Ids of lines, each ending with eos, and how many tokens of each line were truncated."""
+        """Encode lines to ids, each ending with eos; also returns how many tokens of each line were truncated."""
         encoded = self.text.source.encode(lines)
         longest = self.text.source.longest or LONGEST
         sources = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in encoded]
@@ -184,7 +184,7 @@ class Translator:
     def translate_tokens(
         self, sources: Sequence[Sequence[str]], batch_sentences: int = BATCH_SENTENCES, **search: Unpack[SearchOptions]
     ) -> list[Translation]:
-        """Sources that are already cut into subwords, each ending with eos."""
+        """Translate sources that are already split into subwords, each ending with eos."""
         vocabulary = self.text.source.vocabulary
         ids = [[vocabulary.ids.get(symbol, UNK) for symbol in source] for source in sources]
         settings = self.settings.with_options(**search)
@@ -192,15 +192,15 @@ class Translator:
         return [self._translation(hypotheses, 1) for hypotheses in found]
 
     def translate_ids(self, sources: Sequence[Sequence[int]]) -> list[Hypothesis]:
-        """The best hypothesis of each source, ids in and out."""
+        """Translate ids to ids: the best hypothesis of each source."""
         return [each[0] for each in self._search_all(sources, self.settings)]
 
     def search_ids(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> list[list[Hypothesis]]:
-        """All finished hypotheses of each source, ids in and out."""
+        """Translate ids to ids: all finished hypotheses of each source."""
         return self._search_all(sources, settings)
 
     def to_translation(self, hypotheses: Sequence[Hypothesis], nbest: int, cut: int = 0) -> Translation:
-        """Ranked hypotheses as text."""
+        """Convert ranked hypotheses to a translation."""
         return replace(self._translation(hypotheses, nbest), cut=cut)
 
     def rescore(
@@ -210,7 +210,7 @@ class Translator:
         lenpen: float,
         normalised: bool = False,
     ) -> list[Hypothesis]:
-        """The model's log p of given targets, ids ending with eos; `normalised` makes heads of any mass comparable."""
+        """Compute log p of given targets (ids ending with eos); `normalised` makes the probabilities sum to 1."""
         import torch
 
         from lamina.translation.torch_backend import pad_ids

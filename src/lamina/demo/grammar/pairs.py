@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, get_args
 
-from lamina.base.files import StrPath
+from lamina.base.files import StrPath, write_file
 from lamina.demo.grammar.english import write_english
 from lamina.demo.grammar.german import write_german
 from lamina.demo.grammar.sentence_drawing import SentenceDrawer
@@ -21,7 +21,7 @@ _MAX_DRAWS = 50_000  # without a new pair
 
 
 def demo_pairs(split: Split, count: int, seed: int = 1) -> Iterator[tuple[str, str]]:
-    """The first `count` pairs (English, German) of a split: all distinct, and no sentence of another split's."""
+    """The first `count` pairs (English, German) of a split: all distinct, and with no sentence of another split."""
     if split not in get_args(Split):
         raise UsageError(f"split: must be one of {', '.join(get_args(Split))}, but is `{split}` instead.")
     if count < 0:
@@ -38,7 +38,7 @@ def write_demo(folder: StrPath, train: int, valid: int, test: int, seed: int = 1
         pairs = list(demo_pairs(split, count, seed))
         for side, language in enumerate(("en", "de")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
+            write_file(folder / f"{split}.{language}", text)
 
 
 def _pairs(split: Split, count: int, seed: int) -> Iterator[tuple[str, str]]:
@@ -56,15 +56,15 @@ def _pairs(split: Split, count: int, seed: int) -> Iterator[tuple[str, str]]:
                 break
         else:
             raise UsageError(
-                f"count: split `{split}` has given {len(seen):,} distinct pairs and then none in {_MAX_DRAWS:,} draws, "
-                f"but {count:,} were asked for."
+                f"count: split `{split}` yields only {len(seen):,} distinct pairs "
+                f"({_MAX_DRAWS:,} draws gave no other), but {count:,} were requested."
             )
         seen.add(digest)
         yield english, german
 
 
 def _split_of(digest: bytes) -> Split:
-    """Assign a split by the digest of the English sentence: 90 % train, 5 % valid, 5 % test."""
+    """By the English sentence alone: 90% train, 5% valid, 5% test. German follows, since it is its function."""
     percent = digest[0] * 100 // 256
     return "train" if percent < 90 else "valid" if percent < 95 else "test"
 

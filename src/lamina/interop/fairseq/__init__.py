@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from lamina.base.reading import damage_named
 from lamina.errors import DataError
 from lamina.interop.fairseq.arguments import read_arguments
 from lamina.interop.fairseq.dictionary import check_dictionaries, read_dictionary
-from lamina.interop.fairseq.weights import take_weights
+from lamina.interop.fairseq.weights import check_rows, take_weights
 from lamina.model.seq2seq import Seq2Seq
 from lamina.store.model_folder import assign_weights
 from lamina.text.vocabulary import Vocabularies
@@ -40,8 +41,11 @@ def load_checkpoint(checkpoint: Path, source_dictionary: Path, target_dictionary
     """Load a model in evaluation mode and its vocabularies."""
     vocabularies = Vocabularies(read_dictionary(source_dictionary), read_dictionary(target_dictionary))
     arguments, weights = read_checkpoint(checkpoint)
-    check_dictionaries(arguments, weights, vocabularies, (source_dictionary, target_dictionary))
-    config = read_arguments(arguments, vocabularies, str(checkpoint))
+    embeddings = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}
+    check_rows(weights, sorted(embeddings & weights.keys()), str(checkpoint))
+    with damage_named(checkpoint):
+        check_dictionaries(arguments, weights, vocabularies, (source_dictionary, target_dictionary))
+        config = read_arguments(arguments, vocabularies, str(checkpoint))
     model = Seq2Seq(config)
     assign_weights(model, take_weights(model, weights, arguments, str(checkpoint)), str(checkpoint))
     return model.eval(), vocabularies
@@ -60,7 +64,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]
         if refused is None:
             raise DataError(f"{path}: not a checkpoint that torch can load ({type(error).__name__}).") from error
         raise DataError(
-            f"{path}: contains a pickled `{refused[1]}`; it was not loaded, since that could execute code."
+            f"{path}: contains a pickled `{refused[1]}`, which was not loaded because it could execute code."
         ) from error
     found = content if isinstance(content, dict) else {}
     for name, kind in (("args", argparse.Namespace), ("model", dict)):

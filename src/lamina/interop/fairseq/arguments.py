@@ -136,7 +136,7 @@ def refusals(flags: dict[str, Any]) -> Iterator[str]:
                 yield f"`{name}` must equal `{first}` {flags[first]!r}, but is {flags[name]!r} instead."
     for name in flags:
         if name.startswith(("sf_", "ta_")) and name not in DEFAULTS.keys() | NEUTRAL.keys() | IDLE:
-            yield f"`{name}` is not known."
+            yield f"unknown flag `{name}`."
     if flags["layer_wise_attention"] and flags["ta_source_embedding"] and not flags["transparent_attention"]:
         yield "`ta_source_embedding` must come with `transparent_attention` where `layer_wise_attention` is set."
     if not flags["surfacefusion"]:
@@ -145,7 +145,9 @@ def refusals(flags: dict[str, Any]) -> Iterator[str]:
         yield f"`surfacefusion` must be one of {', '.join(READERS)}, but is {flags['surfacefusion']!r} instead."
     if flags["sf_mode"] not in MODES:
         yield f"`sf_mode` must be one of {', '.join(MODES)}, but is {flags['sf_mode']!r} instead."
-    if not isinstance(flags["sf_idx"], int) or not 0 <= flags["sf_idx"] < flags["decoder_layers"]:
+    if not isinstance(flags["decoder_layers"], int):
+        yield f"`decoder_layers` must be a number, but is {flags['decoder_layers']!r} instead."
+    elif not isinstance(flags["sf_idx"], int) or not 0 <= flags["sf_idx"] < flags["decoder_layers"]:
         yield f"`sf_idx` must be 0 to {flags['decoder_layers'] - 1}, but is {flags['sf_idx']} instead."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -60,9 +61,7 @@ def take_weights(
     if missing:
         raise DataError(f"{where}: weight {missing[0]} is missing ({len(missing)} in total).")
     used = {name for names in release.values() for name in names}
-    invalid = [name for name in sorted(used) if not isinstance(weights[name], Tensor) or not weights[name].dim()]
-    if invalid:
-        raise DataError(f"{where}: {invalid[0]} is not a tensor of numbers in rows.")
+    check_rows(weights, sorted(used), where)
     for name, parts in release.items():
         if len({weights[part].shape for part in parts}) > 1:
             raise DataError(f"{where}: {' and '.join(parts)} must have one shape, for {name}.")
@@ -70,6 +69,13 @@ def take_weights(
     if unexpected:
         raise DataError(f"{where}: unexpected weight {unexpected[0]} ({len(unexpected)} in total).")
     return {name: torch.cat([weights[part] for part in parts]).float() for name, parts in release.items()}
+
+
+def check_rows(weights: dict[str, Tensor], names: Iterable[str], where: str) -> None:
+    """Each of these must be a tensor with at least one dimension."""
+    for name in names:
+        if not isinstance(weights[name], Tensor) or not weights[name].dim():
+            raise DataError(f"{where}: {name} is not a numeric tensor.")
 
 
 def release_names(name: str) -> list[str]:

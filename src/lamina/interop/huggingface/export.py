@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import safetensors
 from safetensors.torch import save_file
 
 from lamina.base.files import atomic_folder, require_absent
@@ -54,8 +55,8 @@ def export_huggingface(model: Seq2Seq, text: TextPipeline, decode: SearchSetting
                     (partial / name).write_bytes(model_file)
             (partial / "model.safetensors").chmod((partial / "config.json").stat().st_mode)
             (partial / CARD).write_text(card(model.config, text), encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{out}: cannot be written ({error.strerror}).") from error
+    except (OSError, safetensors.SafetensorError) as error:
+        raise DataError(f"{out}: cannot be written ({getattr(error, 'strerror', error)}).") from error
 
 
 def find_misfits(config: ModelConfig, text: TextPipeline) -> Iterator[str]:
@@ -131,7 +132,7 @@ library_name: transformers
 pipeline_tag: translation
 language: [{text.source.language}, {text.target.language}]
 ---
-# A translation model
+# Translation model
 
 `{architecture}`, {config.encoder.layers} encoder and {config.decoder.layers} decoder layers, {config.norm}-norm, \
 d_model {config.d_model}; trained and written with Lamina {__version__}.

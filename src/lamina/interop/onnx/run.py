@@ -7,13 +7,14 @@ Moses and byte-pair encoding also needs sacremoses and subword-nmt. `python run.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnxruntime
@@ -28,7 +29,7 @@ class Graphs:
     """The two graphs and their description."""
 
     def __init__(self, folder: Path, threads: int) -> None:
-        self.about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+        self.about = read_description(folder)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         self.encoder, self.decoder = (
@@ -244,6 +245,39 @@ def translate(graphs: Graphs, sources: Sequence[Ids], options: dict[str, Any]) -
     return results
 
 
+def read_description(folder: Path) -> dict[str, Any]:
+    """`onnx.json`, if the files that it lists are as they were written; this script may be edited."""
+    path = folder / "onnx.json"
+    try:
+        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        digests = dict(about["sha256"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        fail(f"{path}: cannot be read ({error}).")
+    digests.pop("run.py", None)
+    for name, expected in digests.items():
+        file = folder / name
+        if not file.is_file():
+            fail(f"{file}: not found, but onnx.json lists it.")
+        if hashlib.sha256(file.read_bytes()).hexdigest() != expected:
+            fail(f"{file}: damaged (its SHA-256 differs from the one in onnx.json).")
+    return about
+
+
+def read_lines(stream: Iterable[bytes]) -> Iterator[str]:
+    """Lines of UTF-8."""
+    for number, line in enumerate(stream, 1):
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            fail(f"stdin:{number}: not UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1}).")
+
+
+def fail(message: str) -> NoReturn:
+    """End with one line."""
+    print(f"run.py: {message}", file=sys.stderr)
+    sys.exit(3)
+
+
 def main() -> None:
     """Translate standard input to standard output, line by line."""
     folder = Path(__file__).resolve().parent
@@ -257,7 +291,7 @@ def main() -> None:
     if options["beam"] < 1:
         parser.error("--beam must be at least 1.")
     encode, decode = open_text(folder)
-    sources = [encode(line.decode("utf-8")) for line in sys.stdin.buffer]
+    sources = [encode(line) for line in read_lines(sys.stdin.buffer)]
     for ids in translate(graphs, sources, options):
         sys.stdout.buffer.write(decode(ids).replace("\n", " ").encode("utf-8") + b"\n")
 

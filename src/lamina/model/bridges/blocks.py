@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class BlocksSettings(BridgeSettings):
-    """`type: blocks`. Without sizes of its own it takes the encoder's blocks, or equal ones."""
+    """`type: blocks`. By default it uses the encoder's blocks, or equal ones."""
 
     type: Literal["blocks"] = "blocks"
-    blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # layers of each
+    blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # layers per block
 
     def sizes(self, model: ModelConfig) -> tuple[int, ...]:
         """M_1..M_N; N is the decoder's depth."""

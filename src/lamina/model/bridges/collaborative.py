@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CollaborativeSettings(BridgeSettings):
-    """`type: collaborative`. `fusion` says how the decoder joins the two streams."""
+    """`type: collaborative`. `fusion` sets how the decoder combines the two streams."""
 
     type: Literal["collaborative"] = "collaborative"
     fusion: Fusion = "gate"  # a gate per dimension, or addition

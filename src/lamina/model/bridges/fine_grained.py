@@ -1,4 +1,4 @@
-"""Fine-grained layer attention: a mix of encoder layers with weights of its own in every dimension."""
+"""Fine-grained layer attention: a mix of encoder layers with separate weights in every dimension."""
 
 from __future__ import annotations
 

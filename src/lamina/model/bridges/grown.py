@@ -21,8 +21,8 @@ class GrownBridgeSettings(BridgeSettings):
     """`type: grown`."""
 
     type: Literal["grown"] = "grown"
-    wiring: Literal["paper", "release"] = "paper"  # `release`: trained layers read H1 + LN_e(x), as its code does
-    new_layers: PositiveInt | None = None  # of the decoder; None is a quarter of all
+    wiring: Literal["paper", "release"] = "paper"  # `release`: trained layers read H1 + LN_e(x)
+    new_layers: PositiveInt | None = None  # number of new decoder layers; None is a quarter
 
     grows_decoder: ClassVar[bool] = True
 
@@ -50,7 +50,7 @@ class GrownBridgeSettings(BridgeSettings):
                 "new.",
             )
         if model.decoder.wiring != "residual":
-            yield Problem("decoder.wiring", "bridge `grown` wires the decoder itself: use `residual`.")
+            yield Problem("decoder.wiring", "bridge `grown` sets the wiring of the decoder: use `residual`.")
 
     def build(self, model: ModelConfig) -> GrownBridge:
         """A bridge without parameters."""

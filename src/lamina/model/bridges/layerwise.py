@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class LayerwiseSettings(BridgeSettings):
-    """`type: layerwise`. Imports norm only the last layer of a pre-norm stack; new models norm each."""
+    """`type: layerwise`. In pre-norm models, each layer has its own norm, or only the last one."""
 
     type: Literal["layerwise"] = "layerwise"
-    norms: Literal["each", "last"] = "each"  # of a pre-norm stack; `last` for imports only
+    norms: Literal["each", "last"] = "each"  # in pre-norm models; `last` is for imported models
 
     @property
     def reads_top(self) -> bool:

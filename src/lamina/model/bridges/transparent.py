@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class MixSettings(BridgeSettings):
     """What the bridges that mix all encoder layers have in common."""
 
-    embedding: Literal["input", "surface"] | None  # X_0: with positions, without, or no such column
-    embedding_norm: bool  # a norm on X_0, in post-norm stacks
-    weight_dropout: Rate = 0.0  # on the softmaxed weights
-    dropconnect: Rate = 0.0  # on the weights before the softmax
+    embedding: Literal["input", "surface"] | None  # X_0: with positions, without, or omitted
+    embedding_norm: bool  # normalise X_0, in post-norm models
+    weight_dropout: Rate = 0.0  # dropout on the weights after the softmax
+    dropconnect: Rate = 0.0  # dropout on the weights before the softmax
 
 
 class TransparentSettings(MixSettings):

@@ -29,7 +29,7 @@ class GrownSettings(EncoderSettings):
 
     type: Literal["grown"] = "grown"
     layers: PositiveInt
-    new_layers: PositiveInt | None = None  # on top of the trained ones; None is a quarter of all
+    new_layers: PositiveInt | None = None  # number of new layers; None is a quarter of all
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """Something must be there to grow around."""

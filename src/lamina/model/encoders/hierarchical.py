@@ -34,7 +34,7 @@ class HierarchicalSettings(EncoderSettings):
 
     type: Literal["hierarchical"] = "hierarchical"
     layers: PositiveInt
-    document_layers: PositiveInt | None = None  # how many of them are the document's; None is half
+    document_layers: PositiveInt | None = None  # number of document-level layers; None is half
 
     def split(self) -> tuple[int, int]:
         """Sentence-level and document-level layers."""

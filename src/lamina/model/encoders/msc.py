@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class MscSettings(EncoderSettings):
-    """`type: msc`. The switches are the ablations of Wei et al. (2020), Table 5."""
+    """`type: msc`. The options are the ablations of Wei et al. (2020), Table 5."""
 
     type: Literal["msc"] = "msc"
     layers: Depth
-    blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # None: equal blocks
-    fusion: Fusion = "gate"  # of self-attention and context attention
-    cell: Literal["gru", "ffn"] = "gru"  # makes C^n of C^{n-1} and B^n
+    blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # layers of each block; None: equal
+    fusion: Fusion = "gate"  # how self-attention and context attention are combined
+    cell: Literal["gru", "ffn"] = "gru"  # computes C^n from C^{n-1} and B^n
     context_attention: bool = True  # whether layers attend to C^{n-1}
 
     makes_contexts: ClassVar[bool] = True
@@ -49,7 +49,7 @@ class MscSettings(EncoderSettings):
         """Blocks must fit the depths, and the bridge must read the contexts."""
         yield from check_blocks("encoder", self.type, self.blocks, model)
         if not self.context_attention and self.fusion != "gate":
-            yield Problem("encoder.fusion", "acts only with `context_attention`, which is off.")
+            yield Problem("encoder.fusion", "requires `context_attention`, which is off.")
         if not self.context_attention and not model.bridge.reads_contexts:
             yield Problem(
                 "encoder.context_attention",

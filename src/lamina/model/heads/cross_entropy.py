@@ -58,7 +58,7 @@ class RealTokens:
 
     @property
     def count(self) -> int | Tensor:
-        """How many there are; still on the device, where counting would be a wait."""
+        """Their number; if padding is computed along, a tensor on the device."""
         return self.real_BT.sum() if self.dense else int(self.real_BT.sum())
 
     @property

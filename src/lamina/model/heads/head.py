@@ -15,7 +15,7 @@ from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Ta
 class Head(nn.Module, ABC):
     """Turns decoder states into log-probabilities, and into a loss that never builds them all.
 
-    Loss, scoring, search and server never normalise: whatever a head says a token's log-probability is, it is.
+    Loss, scoring, search and server never normalise: they use the head's log-probabilities unchanged.
     """
 
     weight_VD: nn.Parameter

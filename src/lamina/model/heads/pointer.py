@@ -33,8 +33,8 @@ class PointerSettings(HeadSettings):
     """`type: pointer`."""
 
     type: Literal["pointer"] = "pointer"
-    reads_input: bool = True  # whether p_gen sees the decoder's input too
-    coverage: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # λ of the training loss for attending twice
+    reads_input: bool = True  # whether p_gen also depends on the decoder's input
+    coverage: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # weight λ of the coverage loss
 
     copies: ClassVar[bool] = True
 

@@ -21,7 +21,7 @@ class SoftmaxSettings(HeadSettings):
     """`type: softmax`."""
 
     type: Literal["softmax"] = "softmax"
-    bias: bool = False  # one for each entry of the vocabulary; imports from Marian have it
+    bias: bool = False  # add a bias per vocabulary entry, as Marian does
 
     def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> SoftmaxHead:
         """No parameters but the softmax matrix, and a bias where asked for."""

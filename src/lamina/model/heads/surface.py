@@ -46,30 +46,30 @@ def share_or_learned(gate: Any) -> Any:
 
 
 class SurfaceSettings(HeadSettings):
-    """`type: surface`. The defaults are what the published command builds."""
+    """`type: surface`. The defaults are those of the published command."""
 
     type: Literal["surface"] = "surface"
-    mode: Literal["hard", "soft", "postnorm"] = "hard"  # `postnorm` equals `soft`
-    gate: Annotated[Share | Literal["learned"], BeforeValidator(share_or_learned)] = 0.8  # `hard` only: λ
-    tau: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # `soft` only: multiplies the source's logits
-    renormalise: bool = False  # `hard` only: make the probabilities sum to 1
-    ffn: bool = True  # g, one feed-forward network for both sides
-    linear: bool = False  # Wt and Ws
+    mode: Literal["hard", "soft", "postnorm"] = "hard"  # how the two sides are combined; `postnorm` is `soft`
+    gate: Annotated[Share | Literal["learned"], BeforeValidator(share_or_learned)] = 0.8  # λ, for `hard`
+    tau: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # scale of the source's logits, for `soft`
+    renormalise: bool = False  # make the probabilities sum to 1, for `hard`
+    ffn: bool = True  # apply a feed-forward network, shared by both sides
+    linear: bool = False  # apply a matrix on either side
     reader: Literal["attention", "mean", "max"] = "attention"  # how the surface states are read
-    reader_heads: PositiveInt = 1  # of the reader `attention`
-    layer: PositiveInt | None = None  # the decoder layer that queries, from 1; None is the top one
-    pool_from_id: PositiveInt | None = None  # imports only: pooling skips smaller ids, as the release does
+    reader_heads: PositiveInt = 1  # attention heads of the reader `attention`
+    layer: PositiveInt | None = None  # decoder layer that provides the query, from 1; None is the top
+    pool_from_id: PositiveInt | None = None  # imported models only: pooling ignores smaller ids
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """Options must act: one that the mode or the reader ignores is an error."""
         idle = ("tau",) if self.mode == "hard" else ("gate", "renormalise")
-        yield from self._idle(idle, f"acts only in mode `{'soft' if self.mode == 'hard' else 'hard'}`")
+        yield from self._idle(idle, f"applies only to mode `{'soft' if self.mode == 'hard' else 'hard'}`")
         if self.reader == "attention":
-            yield from self._idle(("pool_from_id",), "acts only with readers `mean` and `max`")
+            yield from self._idle(("pool_from_id",), "applies only to readers `mean` and `max`")
             if model.d_model % self.reader_heads:
                 yield Problem("head.reader_heads", f"must divide the model size {model.d_model}.")
         else:
-            yield from self._idle(("reader_heads", "layer"), "acts only with reader `attention`")
+            yield from self._idle(("reader_heads", "layer"), "applies only to reader `attention`")
         if self.layer is not None and self.layer > model.decoder.layers:
             yield Problem(
                 "head.layer",

@@ -10,7 +10,7 @@ from lamina.model.layers.residuals import Wiring
 
 
 def count_new_layers(layers: int, given: int | None) -> int:
-    """How many of so many layers are new: as given, or a quarter (2 of 8, as published), at least one."""
+    """The number of new layers: as given, or a quarter of all (2 of 8, as published), at least one."""
     return max(1, layers // 4) if given is None else given
 
 

@@ -1,4 +1,4 @@
-"""A list of modules that knows what it holds."""
+"""A typed list of modules."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ function headers(key) {
 async function failure(response) {
   const content = await response.json().catch(() => ({}));
   const error = content.error || {};
-  const message = error.message || `The server answered ${response.status}.`;
+  const message = error.message || `The server returned status ${response.status}.`;
   return new ApiError(response.status, error.code, message, Number(response.headers.get("retry-after")) || null);
 }
 

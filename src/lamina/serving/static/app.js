@@ -142,7 +142,7 @@ function selectWord(entry) {
   $("layers").hidden = false;
 }
 
-// Alternatives of a word: the likeliest other beginnings, each continued by the model.
+// Alternatives of a word: the most likely other beginnings, each continued by the model.
 async function chooseWord(entry, button) {
   const { sentence, word, start } = entry;
   if (!sentence.alternatives) return;
@@ -186,7 +186,7 @@ async function chooseWord(entry, button) {
 async function translateFile(file) {
   const formats = { txt: "text", md: "text", html: "html", htm: "html", srt: "srt", vtt: "vtt" };
   const format = formats[file.name.split(".").pop().toLowerCase()];
-  if (!format) return say("Only .txt, .html, .srt and .vtt files are translated.", true);
+  if (!format) return say("Unsupported file type: use .txt, .html, .srt or .vtt.", true);
   const text = await file.text();
   const body = { texts: [text], model: $("model").value, format };
   $("progress-area").hidden = false;
@@ -205,7 +205,7 @@ async function translateFile(file) {
         state.file = URL.createObjectURL(new Blob([data.results[0].text], { type: "text/plain" }));
         Object.assign($("download"), { href: state.file, download: `translated-${file.name}`, hidden: false });
         $("progress").value = 1;
-        say(`${file.name} is translated.`);
+        say(`${file.name}: translated.`);
       }
     });
   } catch (error) {
@@ -260,7 +260,7 @@ function updateModel(other = true) {
 async function copyText(text) {
   const copied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
   if (copied || copyByCommand(text)) say("Copied.");
-  else say("The browser does not let this page copy.", true);
+  else say("The browser blocked copying.", true);
 }
 
 // The clipboard of pages that do not come from this machine or by TLS.
@@ -323,7 +323,7 @@ async function start() {
   } catch (error) {
     if (error.status === 401) {
       $("key-label").hidden = false;
-      return say("This server needs an API key.", true);
+      return say("This server requires an API key.", true);
     }
     say(`${error.message}`, true);
     if (error.status === 503) setTimeout(start, 2000);

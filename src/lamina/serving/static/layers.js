@@ -38,24 +38,24 @@ function attention(sentence, word) {
   const names = sentence.source_words.map(({ text }) => text);
   const rows = sentence.attention_layers.map((matrix, layer) =>
     [`decoder ${layer + 1}`, sourceWeights(matrix, word.tokens, sentence.source_words)]);
-  return panel("What it attends to", [table("Share of each source word", names, rows)], "panel-attention");
+  return panel("Attention", [table("Attention to each source word", names, rows)], "panel-attention");
 }
 
 function layerWeights(sentence, word) {
   const { layers, weights, words } = sentence.layer_weights;
   const [first, last] = word.tokens;
-  let values = weights, caption = "Encoder layer that each decoder layer reads";
+  let values = weights, caption = "Encoder layers that each decoder layer reads";
   if (words) {
     const rows = words.slice(first, last);
     values = weights.map((row, j) => row.map((_, l) => mean(rows.map((each) => each[j][l]))));
-    caption = "Share of each encoder layer in what this word reads";
+    caption = "Share of each encoder layer in the memory that this word reads";
   }
   const names = layers.map((name) => (name === "embedding" ? "emb" : name));
   const parts = [table(caption, names, values.map((row, j) => [`decoder ${j + 1}`, row]))];
   if (words) parts.push(table("Learned weights", names, weights.map((row, j) => [`decoder ${j + 1}`, row])));
   if (sentence.layer_weights.wiring) {
     const rows = sentence.layer_weights.wiring.map((row, layer) => [`layer ${layer + 1}`, row.map(Math.abs)]);
-    parts.push(table("What each encoder layer reads of those below (DLCL)", [], rows));
+    parts.push(table("Weights of the layers below, for each encoder layer (DLCL)", [], rows));
   }
   return panel("Encoder layers", parts, "panel-weights");
 }
@@ -74,8 +74,8 @@ function gates(sentence, word, attended) {
     const rows = encoder.map((gate, layer) => [`layer ${layer + 1}`, [mean(gate.slice(...source.tokens))]]);
     parts.push(table(`Encoder, at “${source.text}”`, [], rows, bar));
   }
-  const told = element("p", "1 reads a block's top, 0 its context.", { className: "about" });
-  return panel("Gates of MSC", [told, element("div", parts, { className: "sides" })], "panel-gates");
+  const told = element("p", "1: a block's states; 0: its context.", { className: "about" });
+  return panel("MSC gates", [told, element("div", parts, { className: "sides" })], "panel-gates");
 }
 
 // What two sides of a head would write by themselves, and whose share is what.
@@ -96,12 +96,12 @@ function sides(title, id, [one, other], told, { decoder, source, gate }, first) 
 }
 
 const surface = (sentence, word) => sides("SurfaceFusion: two distributions", "panel-surface",
-  ["The decoder alone", "The source alone"],
-  (own, rest) => `The decoder has ${own} of the decision, the source ${rest}.`, sentence.surface, word.tokens[0]);
+  ["Decoder alone", "Source alone"],
+  (own, rest) => `Weight of the decoder: ${own}; of the source: ${rest}.`, sentence.surface, word.tokens[0]);
 
 const pointer = (sentence, word) => sides("Pointer: generated or copied", "panel-pointer",
   ["Generated", "Copied"],
-  (own, rest) => `${own} of the probability is generated, ${rest} is copied from the source.`, sentence.pointer, word.tokens[0]);
+  (own, rest) => `Probability of generating: ${own}; of copying from the source: ${rest}.`, sentence.pointer, word.tokens[0]);
 
 // All panels for one word of a sentence that was asked for with `details`.
 export function draw(place, about, sentence, word, model) {

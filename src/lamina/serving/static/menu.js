@@ -15,17 +15,22 @@ export function menuFor(anchor, ask) {
   const menu = place();
   const note = (text) => Object.assign(document.createElement("p"), { textContent: text });
   const box = anchor.getBoundingClientRect();
-  menu.replaceChildren(note("…"));
+  const top = box.bottom + scrollY + 4;
+  const fill = (...content) => {
+    menu.replaceChildren(...content);
+    Object.assign(menu.style, { left: "0", top: `${top}px` });
+    const left = Math.max(8, Math.min(box.left, document.documentElement.clientWidth - menu.offsetWidth - 8));
+    menu.style.left = `${left + scrollX}px`;
+  };
   menu.hidden = false;
-  const left = Math.max(8, Math.min(box.left, document.documentElement.clientWidth - 260));
-  Object.assign(menu.style, { left: `${left + scrollX}px`, top: `${box.bottom + scrollY + 4}px` });
+  fill(note("…"));
   return new Promise((resolve) => {
     finish = (entry) => { resolve(entry); if (entry === null && document.activeElement?.closest("#menu")) anchor.focus(); };
     const mine = finish;
     ask().then((entries) => {
       if (finish !== mine) return;
-      if (!entries.length) return menu.replaceChildren(note("No alternatives"));
-      menu.replaceChildren(...entries.map((entry) => {
+      if (!entries.length) return fill(note("No alternatives"));
+      fill(...entries.map((entry) => {
         const button = document.createElement("button");
         button.type = "button";
         button.setAttribute("role", "menuitem");
@@ -35,7 +40,7 @@ export function menuFor(anchor, ask) {
         return button;
       }));
       menu.querySelector("button").focus();
-    }).catch((error) => menu.replaceChildren(note(error.message)));
+    }).catch((error) => fill(note(error.message)));
   });
 }
 
