@@ -1,10 +1,10 @@
-"""How long `lamina translate` takes for one sentence in a new process, and how much memory.
+"""Time and memory of `lamina translate` for one sentence in a new process.
 
     python benchmarks/cold_start.py RUN [--rounds 5] [--lamina "python -m lamina" ...]
 
-Prints JSON for each command: median, lowest and highest seconds from the start of the process to its end, and its
-peak memory. `first` is a start without the model's entry in the cache of lowered models, `next` one with it; both have
-compiled code. Commands take turns. With several, such as two versions of Lamina, each has a cache of its own.
+Prints JSON for each command: median, minimum and maximum seconds from the start of the process to its end, and its
+peak memory. `first` starts without the model in the cache of lowered models, `next` with it; both have compiled code.
+Commands are interleaved. With several, such as two versions of Lamina, each has its own cache.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SENTENCE = b"A dog runs.\n"
 
 
 def measure(command: list[str], cache: Path) -> tuple[float, float]:
-    """Seconds and megabytes of one process."""
+    """Measure seconds and megabytes of one process."""
     started = time.perf_counter()
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment)
@@ -61,18 +61,20 @@ def main() -> None:
         for cache in caches.values():
             (cache / "lamina").mkdir(parents=True)
             (cache / "lamina" / "engine").symlink_to(user_cache("engine") or cache)
-        found: dict[str, dict[str, list[tuple[float, float]]]] = {name: {"first": [], "next": []} for name in caches}
+        results: dict[str, dict[str, list[tuple[float, float]]]] = {name: {"first": [], "next": []} for name in caches}
         for number in range(options.rounds + 1):
             for name, cache in caches.items():
                 command = [*shlex.split(name), "translate", str(options.run)]
                 for kind in ("first", "next"):
                     if kind == "first":
                         shutil.rmtree(cache / "lamina" / "programs", ignore_errors=True)
-                    taken = measure(command, cache)
-                    if number:  # the first round compiles, and brings files into memory
-                        found[name][kind].append(taken)
+                    result = measure(command, cache)
+                    if number:  # the first round compiles and warms the page cache
+                        results[name][kind].append(result)
     print(
-        json.dumps({name: {kind: summary(each) for kind, each in own.items()} for name, own in found.items()}, indent=2)
+        json.dumps(
+            {name: {kind: summary(each) for kind, each in own.items()} for name, own in results.items()}, indent=2
+        )
     )
 
 

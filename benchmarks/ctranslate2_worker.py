@@ -1,4 +1,4 @@
-"""A worker of `lamina serve` that decodes with CTranslate2: the same HTTP code, the same weights, another engine."""
+"""A worker of `lamina serve` that decodes with CTranslate2: same HTTP code and weights, different engine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LONGEST = 256
 
 
 class PeerState(WorkerState):
-    """Beam search by CTranslate2, with one worker of one thread for each core."""
+    """Beam search with CTranslate2, one single-threaded worker per core."""
 
-    engines: dict[int, Any] = {}  # noqa: RUF012  # by the translator whose weights they have
+    engines: dict[int, Any] = {}  # noqa: RUF012  # by id of the translator
 
     def decode(
         self,

@@ -1,4 +1,4 @@
-"""Translation with the same weights by Lamina, CTranslate2 and Hugging Face Marian: output tokens per second.
+"""Decoding speed of Lamina, CTranslate2 and Hugging Face Marian with the same weights, in output tokens per second.
 
     pip install 'lamina[ctranslate2]' transformers
     python benchmarks/decoding_speed.py RUN SOURCE [--sentences N] [--rounds 3] [--batch 32 --batch 1] [--length N]
@@ -8,9 +8,9 @@ RUN is a run, checkpoint or model folder of a plain Transformer; SOURCE is text,
 a model of the given size with random weights translates random sources of 25 tokens. `--length` forces every output to
 that length. Beam 5, length penalty 1. Output tokens are those of the best hypotheses, `</s>` included.
 
-The systems take turns after a warm-up, which eliminates CTranslate2 threadings that are less than half as fast as its
-best one. `2x1` means two workers with one thread each; one sentence at a time occupies one worker. Lamina distributes
-its work over two cores by itself. Marian uses two threads for batches and one for single sentences, where a second
+The systems are interleaved after a warm-up, which eliminates CTranslate2 threadings that are less than half as fast as
+its best one. `2x1` means two workers with one thread each; one sentence at a time occupies one worker. Lamina
+distributes its work over two cores. Marian uses two threads for batches and one for single sentences, where a second
 thread would slow it down.
 CTranslate2 and Marian finish a sentence when five hypotheses have ended (for Marian this is `early_stopping`, which is
 faster than its default) or after 256 tokens; Lamina's limit depends on the source. Prints JSON with medians, the number
@@ -67,7 +67,7 @@ class Weights:
     ctranslate2: Path
     model: Seq2Seq
     text: TextPipeline
-    length: int | None  # of every output, eos not counted
+    length: int | None  # of every output, without eos
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -94,9 +94,9 @@ def make_lamina(weights: Weights, batch: int, int8: bool) -> System:
 
 
 def make_ctranslate2(weights: Weights, batch: int, compute: str, workers: int, threads: int) -> System:
-    """All sentences in one call, which sorts them by length and distributes batches over workers; or one at a time.
+    """Translate all sentences in one call, which sorts them by length and distributes batches over workers, or singly.
 
-    A few sentences are cut in as many batches as there are workers.
+    A few sentences are split into as many batches as there are workers.
     """
     import ctranslate2
 
@@ -264,7 +264,7 @@ def check_greedy(weights: Weights, sources: Tokens) -> None:
 
 
 def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[str, Any]:
-    """Rounds in which every system translates all sentences once."""
+    """Measure rounds in which every system translates all sentences once."""
     warm_up = {name: run(system, sources)[1] for name, system in systems.items()}
     systems = {
         name: system
@@ -301,7 +301,7 @@ def measure(systems: dict[str, System], sources: Tokens, rounds: int) -> dict[st
 
 
 def run(system: System, sources: Tokens) -> tuple[Tokens, float]:
-    """Outputs and tokens per second."""
+    """Return outputs and tokens per second."""
     started = time.perf_counter()
     written = system(sources)
     return written, sum(map(len, written)) / (time.perf_counter() - started)
@@ -336,7 +336,7 @@ def parse() -> argparse.Namespace:
 
 
 def make_random(options: argparse.Namespace) -> tuple[Seq2Seq, TextPipeline, Tokens]:
-    """A model with random weights, a vocabulary of made-up words, and sources of 25 of these words."""
+    """Make a model with random weights, an artificial vocabulary, and sources of 25 tokens."""
     torch.manual_seed(1)
     model = lamina.build(options.system, size=options.random, vocab_size=options.vocabulary).eval()
     vocabulary = Vocabulary((*SPECIALS, *(f"w{number}" for number in range(len(SPECIALS), options.vocabulary))))

@@ -1,11 +1,11 @@
-"""The cost of a 72-layer MSC encoder and SurfaceFusion's head when translating on a CPU, against a plain 6-layer model.
+"""Cost of a 72-layer MSC encoder and of SurfaceFusion's head in CPU decoding, compared with a plain 6-layer model.
 
     python benchmarks/deep_decoding.py [--rounds 5] [--length 20] [--steps 25] [--batch 32]
 
 Random weights, `small`, 10,124 vocabulary entries, beam 5, one thread. Prints JSON: tokens per second of the decoder's
 steps (encoder excluded) and of the whole, for `--batch` sentences of `--length` tokens and outputs of `--steps` tokens;
 and the encoder's time relative to its matrix products alone (the same program without the other instructions).
-Systems take turns; figures are medians.
+Systems are interleaved; results are medians.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def main() -> None:
         FUSED: lamina.build("surface-fusion", size="small", vocab_size=VOCABULARY),
     }
     subjects = {name: Subject(model, sources, options.steps) for name, model in models.items()}
-    taken: dict[str, list[dict[str, float]]] = {name: [] for name in subjects}
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in subjects}
     for turn in range(options.rounds + 1):
         for name, subject in subjects.items():
             found = subject.measure()
             if turn:  # the first is a warm-up
-                taken[name].append(found)
+                measured[name].append(found)
     tokens = options.batch * (options.steps + 1)
     report: dict[str, Any] = {
         "instruction_set": chosen_set().name,
@@ -90,7 +90,7 @@ def main() -> None:
         "sentences": options.batch,
         "beam": BEAM,
     }
-    for name, rounds in taken.items():
+    for name, rounds in measured.items():
         encoder, products = (statistics.median(each[part] for each in rounds) for part in ("encoder", "products"))
         report[name] = {
             "decoder_tokens_per_second": round(

@@ -1,4 +1,4 @@
-"""Memory that summarising one long document adds, beyond the model and the engine.
+"""Memory used to summarise one long document, in addition to the model and the engine.
 
     python benchmarks/document_memory.py [--length 640] [--size small] [--vocabulary 32000]
 

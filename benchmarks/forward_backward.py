@@ -2,8 +2,8 @@
 
     python benchmarks/forward_backward.py [--size small] [--tokens 4096] [--repeats 7] [--dropout 0.1]
 
-The two take turns, so that background load affects both. Prints JSON with the median of the time ratios; below 1 means
-that Lamina is faster.
+The two are interleaved, so that background load affects both. Prints JSON with the median of the time ratios; below 1
+means that Lamina is faster.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TorchTransformer(nn.Module):
 
 
 def make_batch(tokens: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A bucketed batch: targets of similar length, with up to 10 % padding."""
+    """Make a bucketed batch: targets of similar length, with up to 10 % padding."""
     rows = tokens // length
     batch = torch.randint(4, vocabulary, (3, rows, length))
     for row in range(rows):

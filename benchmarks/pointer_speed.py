@@ -3,8 +3,8 @@
     python benchmarks/pointer_speed.py [--size tiny] [--vocabulary 10000] [--rounds 5]
 
 Random weights, pre-norm, one thread. Training: forward, backward and a fused Adam on 64 pairs of 24 tokens. Decoding:
-32 sentences of 20 tokens, beam 5, outputs of 25 tokens, by the CPU engine. The two heads take turns, and CPU time is
-measured, so that background load affects both alike. Prints JSON: tokens per second (best round) and their ratios.
+32 sentences of 20 tokens, beam 5, outputs of 25 tokens, with the CPU engine. The two heads are interleaved, and CPU
+time is measured, so that background load affects both alike. Prints JSON: tokens per second (best round) and ratios.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def search(model: Any, vocabulary: int) -> Callable[[], object]:
 def compare(
     make: Callable[[Any, int], Callable[[], object]], tokens: int, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Tokens per second of both heads, in turns after one warm-up."""
+    """Measure tokens per second of both heads, interleaved after one warm-up."""
     calls = {}
     for head, system in SYSTEMS.items():
         torch.manual_seed(1)

@@ -2,8 +2,8 @@
 
     python benchmarks/prepare_memory.py [--pairs 5000000] [--workers 2] [--folder DIR]
 
-Writes the given number of generated pairs, runs `lamina prepare` on them and then one epoch of batches, sampling the
-RssAnon of all processes meanwhile. Prints JSON. Needs about 200 bytes of disk space per pair.
+Writes the given number of generated pairs, runs `lamina prepare` on them and then one epoch of batches while sampling
+the RssAnon of all processes. Prints JSON. Needs about 200 bytes of disk space per pair.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ for update, position in Batches(PreparedData(Path(sys.argv[1])).split("train"), 
 
 
 def write_pairs(folder: Path, pairs: int) -> None:
-    """Lines of 5 to 25 words from a lexicon of 40,000, frequent words first; nearly all distinct."""
+    """Write lines of 5 to 25 words from a Zipfian lexicon of 40,000; nearly all are distinct."""
     generator = random.Random(1)
     syllables = [a + b for a in "bcdfghklmnprstvwz" for b in ("a", "e", "i", "o", "u", "ei", "au")]
     lexicon = ["".join(generator.choices(syllables, k=generator.randint(1, 4))) for _ in range(40_000)]
@@ -45,16 +45,16 @@ def write_pairs(folder: Path, pairs: int) -> None:
 
 def anonymous_mb(process: int) -> float:
     """RssAnon of a process and all its descendants."""
-    total, waiting = 0, [process]
-    while waiting:
-        each = waiting.pop()
+    total, pending = 0, [process]
+    while pending:
+        each = pending.pop()
         try:
             status = Path(f"/proc/{each}/status").read_text()
             children = Path(f"/proc/{each}/task/{each}/children").read_text().split()
         except (FileNotFoundError, ProcessLookupError):
             continue
         total += sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
-        waiting.extend(map(int, children))
+        pending.extend(map(int, children))
     return total / 1024
 
 

@@ -1,10 +1,10 @@
-"""`lamina serve` beside CTranslate2 behind the same HTTP code: latency and tokens per second over loopback.
+"""Latency and throughput of `lamina serve` and of CTranslate2 behind the same HTTP code, over loopback.
 
     pip install 'lamina[serve,ctranslate2]'
     python benchmarks/serving_speed.py RUN SOURCE [--sentences 1000] [--rounds 3] [--clients 1 --clients 64]
 
-RUN is a run or model folder of a plain Transformer; SOURCE is text, one sentence a line. Beam 5, length penalty 1. The
-two servers take turns. Prints JSON with medians.
+RUN is a run or model folder of a plain Transformer; SOURCE is text, one sentence per line. Beam 5, length penalty 1.
+The two servers are interleaved. Prints JSON with medians.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/shortlist_speed.py RUN SHORTLIST SOURCE REFERENCE [--sentences 400] [--rounds 5]
 
-The two take turns, and medians are reported. BLEU is computed on the whole test set.
+The two are interleaved, and medians are reported. BLEU is computed on the whole test set.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ BATCH = 32
 
 
 def main() -> None:
-    """Print JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("run", "shortlist", "source", "reference"):
         parser.add_argument(name, type=Path)
@@ -44,7 +43,7 @@ def main() -> None:
                 for clock, read in clocks.items():
                     seconds[clock, name].append(read() - started[clock])
             written[name] = sum(len(each.tokens) for each in results)
-    outputs = {name: [each.text for each in one.translate(sources)] for name, one in translators.items()}
+    outputs = {name: [each.text for each in model.translate(sources)] for name, model in translators.items()}
     rates = {
         clock: {name: round(written[name] / statistics.median(seconds[clock, name])) for name in translators}
         for clock in clocks

@@ -1,12 +1,12 @@
-"""`lamina train` compared with Hugging Face Marian of the same shape, on the same batches.
+"""Training speed of `lamina train` and Hugging Face Marian with the same shape and batches.
 
     pip install transformers
     python benchmarks/training_speed.py DATA [--size tiny] [--rounds 5] [--steps 4]
 
 DATA is a folder written by `lamina prepare`. Each system runs in its own process, so that peak memory is measured
-separately, and they take turns. Both are post-norm, with residual dropout 0.1, label smoothing 0.1, shared embeddings
-and a fused Adam. Prints JSON: non-padding source and target tokens per second, the medians of the ratios, and peak
-memory. On a busy machine use `--threads 1` and read `cpu_ratio`, which compares tokens per second of CPU time.
+separately, and they are interleaved. Both are post-norm, with residual dropout 0.1, label smoothing 0.1, shared
+embeddings and a fused Adam. Prints JSON: non-padding source and target tokens per second, the medians of the ratios,
+and peak memory. On a busy machine use `--threads 1` and read `cpu_ratio`, which compares tokens per second of CPU time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ train: {{max_steps: 100000, batch_tokens: {tokens}, lr: 1.0e-4, warmup: 10, labe
 
 
 def lamina_step(data: Path, size: str, tokens: int) -> Step:
-    """One update, exactly as in `lamina train`."""
+    """Return a function that takes one update, exactly as in `lamina train`."""
     import torch
 
     from lamina.bench.training import benchmark_trainer
@@ -48,7 +48,7 @@ def lamina_step(data: Path, size: str, tokens: int) -> Step:
 
 
 def marian_step(data: Path, size: str, tokens: int) -> Step:
-    """Marian with torch's cross-entropy, which is faster than the library's label smoother."""
+    """Return an update of Marian with torch's cross-entropy, which is faster than the library's label smoother."""
     import torch
     from transformers import MarianConfig, MarianMTModel
 
@@ -99,7 +99,7 @@ MAKERS = {"lamina": lamina_step, "marian": marian_step}
 
 
 def work(name: str, data: Path, size: str, tokens: int, threads: int, pipe: Connection) -> None:
-    """Train on request: a number of steps in, tokens per second (of time, of CPU time) and peak memory out."""
+    """Serve requests: receive a number of steps; send tokens per second by wall and CPU time, and peak memory."""
     import torch
 
     from lamina.bench.training import real_tokens
@@ -131,8 +131,8 @@ def main() -> None:
     spawn = multiprocessing.get_context("spawn")
     pipes: dict[str, Connection] = {}
     for name in MAKERS:
-        pipes[name], there = spawn.Pipe()
-        arguments = (name, options.data, options.size, options.tokens, options.threads, there)
+        pipes[name], remote = spawn.Pipe()
+        arguments = (name, options.data, options.size, options.tokens, options.threads, remote)
         spawn.Process(target=work, args=arguments, daemon=True).start()
     speeds: dict[str, list[float]] = {name: [] for name in MAKERS}
     cpu_speeds: dict[str, list[float]] = {name: [] for name in MAKERS}

@@ -1,4 +1,4 @@
-"""One thread for torch, and compiled code before anything imports the engine: it decides for which vectors."""
+"""Limit torch to one thread, and compile the engine before it is imported, since this selects its instruction set."""
 
 from collections.abc import Iterator
 
@@ -13,13 +13,13 @@ import torch  # noqa: E402
 from lamina.engine import cache  # noqa: E402
 from lamina.engine.compilation import ready_folder  # noqa: E402
 
-torch.set_num_threads(1)  # these models are smaller than the cost of a second thread
+torch.set_num_threads(1)  # these models are too small to benefit from a second thread
 ready_folder()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache_of_lowered_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What this process loads is kept apart from the user's cache."""
+    """Keep lowered models out of the user's cache."""
     folder = tmp_path_factory.mktemp("programs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache, "user_cache", lambda _: folder)

@@ -1,4 +1,4 @@
-"""As much of the hub's API as uploading and downloading a repository of small files needs."""
+"""A fake Hub server that supports uploading and downloading repositories of small files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server process, for tests that talk to it over sockets."""
+"""A server process for tests over sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import httpx
 
 @dataclass
 class Running:
-    """A server process and how to reach it."""
+    """A server process and its client."""
 
     process: subprocess.Popen[bytes]
     url: str
@@ -39,7 +39,7 @@ class Running:
         return response.json()
 
     def milliseconds(self, response: httpx.Response) -> float:
-        """How long the server was at work on this answer, by its log."""
+        """Processing time of a response, from the server's log."""
         (line,) = [each for each in self.log.read_text().splitlines() if response.headers["x-request-id"] in each]
         return float(line.split()[-1].removesuffix("ms"))
 
@@ -49,12 +49,12 @@ class Running:
         return worker
 
     def workers(self) -> list[int]:
-        """All of them, while one replaces another."""
+        """Process ids of all workers, also while one replaces another."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return [int(child) for child in children if b"lamina.serving.worker" in command_line(int(child))]
 
     def memory(self) -> int:
-        """Resident bytes of front and worker."""
+        """Resident bytes of front end and worker."""
         return sum(resident(pid) for pid in (self.process.pid, self.worker()))
 
     def wait_ready(self, seconds: float = 240) -> None:
@@ -84,7 +84,7 @@ def resident(pid: int) -> int:
 
 @contextmanager
 def start_server(folder: Path, *arguments: str | Path, wait: bool = True) -> Iterator[Running]:
-    """`lamina serve` until the context ends; two engine threads at most."""
+    """Run `lamina serve` for the duration of the context, with at most two engine threads."""
     told, log = folder / f"port-{time.monotonic_ns()}", folder / f"log-{time.monotonic_ns()}"
     command = [sys.executable, "-m", "lamina", "serve", "--port", "0", "--ready-file", str(told), *map(str, arguments)]
     with log.open("wb") as stream:
@@ -110,7 +110,7 @@ def start_server(folder: Path, *arguments: str | Path, wait: bool = True) -> Ite
 
 
 def json_lines(content: str) -> list[tuple[str, Any]]:
-    """Server-sent events."""
+    """Parse server-sent events."""
     found = []
     for part in content.strip().split("\n\n"):
         name, data = part.split("\n")

@@ -1,4 +1,4 @@
-"""Small models and batches, and every combination of sockets there is."""
+"""Small models and batches, and all combinations of sockets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from lamina.systems.published import override, settings
 from lamina.text.pipeline import pipeline_of_words
 from lamina.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
 
-typer.main.get_command = cache(typer.main.get_command)  # which takes longer than most commands
+typer.main.get_command = cache(typer.main.get_command)  # building the command takes longer than running most
 
 VOCABULARY = 23
 WORDS = Vocabulary((*SPECIALS, *(f"w{n}" for n in range(VOCABULARY - len(SPECIALS)))))
@@ -47,7 +47,7 @@ needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared, 
 
 
 class Finished(NamedTuple):
-    """How a command ended, by the names of `subprocess.CompletedProcess`."""
+    """Outcome of a command, with the fields of `subprocess.CompletedProcess`."""
 
     returncode: int
     stdout: str
@@ -55,7 +55,7 @@ class Finished(NamedTuple):
 
 
 def run_lamina(*arguments: str | Path, stdin: str | IO[bytes] = "") -> Finished:
-    """A whole command, in this process: importing torch takes longer than most of them."""
+    """Run a command in this process, since importing torch takes longer than most commands."""
     before = sys.argv, sys.stdin
     out, err = io.StringIO(), io.StringIO()
     sys.argv = ["lamina", *map(str, arguments)]
@@ -72,7 +72,7 @@ def run_lamina(*arguments: str | Path, stdin: str | IO[bytes] = "") -> Finished:
 
 
 def save(model: Seq2Seq, folder: Path) -> None:
-    """A model folder of a model with this module's vocabulary."""
+    """Save a model with this module's vocabulary as a model folder."""
     write_model_folder(folder, model, pipeline_of_words(Vocabularies(WORDS, WORDS)), "Made by a test.")
 
 
@@ -87,7 +87,7 @@ class Combination(NamedTuple):
         return "-".join(self)
 
     def choices(self) -> dict[str, Any]:
-        """Four encoder layers over two decoder layers, or two where the bridge wants equal depths."""
+        """Four encoder and two decoder layers, or two of each if the bridge needs equal depths."""
         deep, shallow = self.at_depth(4), self.at_depth(2)
         return shallow if len(problems(shallow)) < len(problems(deep)) else deep
 
@@ -199,13 +199,13 @@ VARIANTS = [
 
 
 def redundant(combination: Combination | Variant) -> bool:
-    """Whether a combination joins parts that meet nowhere but in others that are tested as well: left to slow tests."""
+    """Whether a combination's parts do not interact and are tested in other combinations: left to slow tests."""
     if not isinstance(combination, Combination) or (combination.encoder, combination.bridge) == ("stack", "top"):
         return False
     plain = (combination.attention, combination.norm) == ("self", "pre")
     if combination.encoder in ("hierarchical", "grown"):
         return not plain or combination.head != "softmax"
-    if combination.encoder != "stack" and combination.attention != "self":  # attention does not see the encoder
+    if combination.encoder != "stack" and combination.attention != "self":  # attention does not depend on the encoder
         return combination.bridge not in ("top", "collaborative")
     if combination.encoder != "stack" and combination.norm == "post":
         return combination.bridge not in ("top", "collaborative")
@@ -220,7 +220,7 @@ every_combination = pytest.mark.parametrize(
 
 
 def small(system: str | None = None, **own: Any) -> Seq2Seq:
-    """A model of a few thousand weights, without dropout, in evaluation mode."""
+    """Build a model of a few thousand weights, without dropout, in evaluation mode."""
     torch.manual_seed(1)
     chosen = {"d_model": 16, "ffn_size": 24, "heads": 2, "dropout": 0.0, **own}
     for stack in ("encoder", "decoder"):
@@ -229,7 +229,7 @@ def small(system: str | None = None, **own: Any) -> Seq2Seq:
 
 
 def scramble(model: Seq2Seq) -> Seq2Seq:
-    """Weights as after some training: no bias is 0, no norm 1, no mixing weight equal."""
+    """Randomise weights as after some training: no zero biases, unit norms or equal mixing weights."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -249,7 +249,7 @@ class Batch(NamedTuple):
 
 
 def make_batch(source_lengths: tuple[int, ...] = (5, 2, 7), target_lengths: tuple[int, ...] = (4, 6, 1)) -> Batch:
-    """Sources end with eos, prefixes start with the start token, both padded on the right."""
+    """Make sources that end with eos and prefixes that begin with the start token, padded on the right."""
     generator = torch.Generator().manual_seed(7)
 
     def words(length: int) -> list[int]:
@@ -274,7 +274,7 @@ every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 
 class Searcher:
-    """One model, or an ensemble, behind one of the backends."""
+    """Searches with one model or an ensemble on one of the backends."""
 
     def __init__(self, backend: str, *models: Seq2Seq) -> None:
         if backend == "torch":
@@ -284,7 +284,7 @@ class Searcher:
         else:
             try:
                 self.engine = make_engine(models, int8=backend == "engine-int8")
-            except UnsupportedModule as reason:  # a part that was just written; test_engine.py holds the others
+            except UnsupportedModule as reason:  # a new part; test_engine.py covers existing ones
                 pytest.skip(f"the engine has no instructions for {reason}")
             self.stepper = EngineStepper(self.engine)
         self.models, self.start = models, models[0].start_id
@@ -306,11 +306,11 @@ class Searcher:
             return sample(self.stepper, source_BS, settings, how, self.start, generator)
 
     def log_probs(self, source: list[int], prefix: list[int]) -> Tensor:
-        """Of a whole prefix at once, (T, V)."""
+        """Log-probabilities of a whole prefix, (T, V)."""
         return self.all_log_probs([source], [prefix])[0]
 
     def all_log_probs(self, sources: list[list[int]], prefixes: list[list[int]]) -> Tensor:
-        """Of prefixes of one length, (B, T, V)."""
+        """Log-probabilities of prefixes of equal length, (B, T, V)."""
         if self.engine is not None:
             return torch.from_numpy(self.engine.forced(sources, prefixes).log_probs)
         with torch.inference_mode():

@@ -1,7 +1,7 @@
-"""Builds the documentation site: generated pages and typeset equations, then Zensical, then a check of every link.
+"""Build the documentation site: generate pages, typeset equations, run Zensical and check every link.
 
-`python tools/build_site.py` copies `docs/` to `build/docs`, adds what is generated, and writes `site/`. The generator
-sees only plain Markdown and HTML, so that another one that reads `mkdocs.yml` can replace it.
+`python tools/build_site.py` copies `docs/` to `build/docs`, adds generated pages, and writes `site/`. The generator
+sees only plain Markdown and HTML, so that any other that reads `mkdocs.yml` can replace it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LINK_TO_CODE = re.compile(
 
 
 def main() -> int:
-    """Stage, build, check; the exit code."""
+    """Stage, build and check the site; return the exit code."""
     shutil.rmtree(STAGED, ignore_errors=True)
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.copytree(ROOT / "docs", STAGED)
@@ -55,38 +55,39 @@ def main() -> int:
     if done.returncode:
         print(done.stdout + done.stderr)
         return done.returncode
-    wrong = [*outside_navigation(), *check(SITE)]
+    problems = [*outside_navigation(), *check(SITE)]
     print(
-        "\n".join(wrong) or f"{len(list(SITE.rglob('*.html')))} pages in {SITE.relative_to(ROOT)}/, every link checked"
+        "\n".join(problems)
+        or f"{len(list(SITE.rglob('*.html')))} pages in {SITE.relative_to(ROOT)}/, every link checked"
     )
-    return int(bool(wrong))
+    return int(bool(problems))
 
 
 def write(path: Path, text: str) -> None:
-    """A staged page, in a folder that may be new."""
+    """Write a staged page, creating its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
 
 def prepare(markdown: str, folder: Path) -> str:
-    """Equations as MathML and figures in the page; a link to a file of the repository becomes its name."""
-    markdown = LINK_TO_CODE.sub(lambda link: named(*link.groups()), markdown)
-    return typeset(FIGURE.sub(lambda found: drawn(found[1], folder / found[2]), markdown))
+    """Convert equations to MathML, inline figures, and replace links to repository files by their names."""
+    markdown = LINK_TO_CODE.sub(lambda link: name_link(*link.groups()), markdown)
+    return typeset(FIGURE.sub(lambda found: inline_figure(found[1], folder / found[2]), markdown))
 
 
-def drawn(words: str, path: Path) -> str:
-    """An SVG as part of the page, so that it has the page's colours, light or dark."""
+def inline_figure(alt: str, path: Path) -> str:
+    """Inline an SVG, so that it follows the page's colour scheme."""
     svg = re.sub(r">\s*\n\s*", ">", path.read_text(encoding="utf-8")).replace("\n", " ")
-    return f'<div class="drawing" title="{escape(words)}">{svg}</div>'
+    return f'<div class="drawing" title="{escape(alt)}">{svg}</div>'
 
 
-def named(words: str, path: str) -> str:
-    """What is linked, and its path unless that is the same."""
-    return words if words.strip("`") in path and "/" in words else f"{words} (`{path}`)"
+def name_link(text: str, path: str) -> str:
+    """Return the link's text, followed by the path unless the text already is a path."""
+    return text if text.strip("`") in path and "/" in text else f"{text} (`{path}`)"
 
 
 def repository() -> str:
-    """Where the code is hosted, for links: `LAMINA_REPOSITORY`, else the web address of `origin`, else empty."""
+    """URL of the repository: `LAMINA_REPOSITORY`, or the URL of `origin`, or empty."""
     given = os.environ.get("LAMINA_REPOSITORY")
     if given is None:
         command = ["git", "remote", "get-url", "origin"]
@@ -96,14 +97,14 @@ def repository() -> str:
 
 
 def outside_navigation() -> list[str]:
-    """Staged pages that `mkdocs.yml` does not list."""
+    """List staged pages missing from `mkdocs.yml`."""
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = [page.relative_to(STAGED).as_posix() for page in STAGED.rglob("*.md")]
     return [f"mkdocs.yml: {page} is missing in `nav`" for page in pages if f": {page}\n" not in listed]
 
 
 class Links(HTMLParser):
-    """The anchors of a page, what it links to, and what it loads."""
+    """Collects a page's anchors, links and loaded resources."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class Links(HTMLParser):
         self.loads: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect from one element."""
+        """Collect from a start tag."""
         given = {name: value for name, value in attrs if value}
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
         if tag == "a" and "href" in given:
@@ -124,14 +125,14 @@ class Links(HTMLParser):
 
 
 def check(site: Path) -> list[str]:
-    """What is wrong: links and pictures that lead nowhere, anchors that do not exist, anything from another host."""
+    """List broken links, images and anchors, and resources from other hosts."""
     pages = {path.resolve(): Links() for path in site.rglob("*.html")}
     for path, links in pages.items():
         links.feed(path.read_text(encoding="utf-8"))
-    wrong = []
+    problems = []
     for path, links in pages.items():
         name = path.relative_to(site.resolve())
-        wrong += [f"{name}: loads {url} from another host" for url in links.loads if re.match(r"(https?:)?//", url)]
+        problems += [f"{name}: loads {url} from another host" for url in links.loads if re.match(r"(https?:)?//", url)]
         for url in {*links.links, *links.loads}:
             if re.match(r"[a-z]+:|//", url) or name.name == "404.html":
                 continue
@@ -139,10 +140,10 @@ def check(site: Path) -> list[str]:
             target = (path.parent / unquote(file)).resolve() if file else path
             target = target / "index.html" if target.is_dir() else target
             if not target.is_file():
-                wrong.append(f"{name}: {url} does not exist")
+                problems.append(f"{name}: {url} does not exist")
             elif anchor and target in pages and unquote(anchor) not in pages[target].anchors:
-                wrong.append(f"{name}: {url} has no such anchor")
-    return sorted(wrong)
+                problems.append(f"{name}: {url} has no such anchor")
+    return sorted(problems)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pages that are written from the code when the site is built: the command line, the recipe, the Python API."""
+"""Generate reference pages from the code: command line, recipe, Python API."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lamina.recipe.decode import SearchSettings
 from lamina.recipe.json_schema import properties, recipe_schema
 from lamina.recipe.schema import TrainSettings
 
-FIRST = ["prepare", "train", "load", "evaluate", "compare", "build", "save", "load_fairseq"]  # then by name
-MORE = [  # below the package
+FIRST = ["prepare", "train", "load", "evaluate", "compare", "build", "save", "load_fairseq"]  # others follow by name
+MORE = [  # not exported by the package
     "lamina.recipe.options.TrainOptions",
     "lamina.recipe.options.SearchOptions",
     "lamina.recipe.decode.SearchSettings",
@@ -34,25 +34,25 @@ MORE = [  # below the package
     "lamina.demo.grammar.demo_pairs",
     "lamina.demo.grammar.write_demo",
 ]
-WIDTH = 78  # of a signature, which fits a window of 1366 pixels
+WIDTH = 78  # maximum width of a signature, which fits a 1366-pixel window
 KINDS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 HEADINGS = "| key | type | default | meaning |\n|---|---|---|---|"
 
 
 def pages() -> dict[str, Iterator[str]]:
-    """The lines of each page, by its name."""
+    """Lines of each page, by name."""
     return {"commands": commands(), "recipe": recipe(), "python": python()}
 
 
 def commands() -> Iterator[str]:
-    """Every verb: its help, arguments, options and defaults."""
+    """Document each command: help, arguments, options and defaults."""
     root: Any = typer.main.get_command(app)
     yield f"# The command line\n\n`lamina COMMAND …`, or `python -m lamina COMMAND …`. {help_text(root)}\n"
     yield "Before the command: `--version` prints the version. Anywhere: `--debug` shows a traceback when a command"
     yield "fails. Results go to stdout, everything else to stderr.\n"
-    for name, verb in root.commands.items():
-        below = getattr(verb, "commands", {})
-        for path, command in [(name, verb), *((f"{name} {each}", below[each]) for each in below)]:
+    for name, top in root.commands.items():
+        subcommands = getattr(top, "commands", {})
+        for path, command in [(name, top), *((f"{name} {each}", subcommands[each]) for each in subcommands)]:
             yield f"{'#' * (2 + path.count(' '))} lamina {path}\n\n{help_text(command)}\n"
             if command.params:
                 rows = [describe_parameter(command.callback, parameter) for parameter in command.params]
@@ -60,13 +60,13 @@ def commands() -> Iterator[str]:
 
 
 def help_text(command: Any) -> str:
-    """A command's help as Markdown, its examples in one block."""
+    """Convert a command's help to Markdown, with all examples in one block."""
     text = re.sub(r"\[(/?)bold\]", "**", inspect.cleandoc(command.help or ""))
     return re.sub(r"(\n    .+)\n(?=\n    )", r"\1", text)
 
 
 def describe_parameter(function: Any, parameter: Any) -> str:
-    """A row of a verb's table."""
+    """Table row of a command's parameter."""
     kind: Any = inspect.signature(function, eval_str=True).parameters[parameter.name].annotation
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
@@ -83,7 +83,7 @@ def describe_parameter(function: Any, parameter: Any) -> str:
 
 
 def recipe() -> Iterator[str]:
-    """Every key of a recipe: type, default, meaning."""
+    """Document each key of a recipe: type, default, meaning."""
     schema = recipe_schema()["properties"]
     yield "# The recipe\n\nA recipe is a YAML file. All keys are optional; defaults come from `system` and `size`,"
     yield "or from this page.\n"
@@ -97,36 +97,38 @@ def recipe() -> Iterator[str]:
         yield f"\n## `model.{socket}`\n\n`type` is one of {', '.join(f'`{name}`' for name in choices)}."
         for name, settings in choices.items():
             found = list(rows(settings, set(properties(settings)) - {"type"}))
-            said = (settings.__doc__ or "").partition("`. ")[2]
-            yield "\n".join([f"\n### `type: {name}`\n\n{said}\n", *([HEADINGS, *found] if found else ["No options."])])
+            meaning = (settings.__doc__ or "").partition("`. ")[2]
+            yield "\n".join(
+                [f"\n### `type: {name}`\n\n{meaning}\n", *([HEADINGS, *found] if found else ["No options."])]
+            )
     for key, settings in parts.items():
         yield "\n".join([f"\n## `{key}`\n\n{HEADINGS}", *rows(settings, set(properties(settings)))])
 
 
 def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
-    """A row for each key, in the order of the code; the meaning is the comment beside it."""
+    """Yield a row per key, in source order; the meaning is the comment on the same line."""
     described = {name: field.description for name, field in settings.model_fields.items() if field.description}
-    said = {**comments(settings), **described}
+    meaning = {**comments(settings), **described}
     for name, option in properties(settings).items():
         if name in keys:
             default = f"`{json.dumps(option['default'])}`".replace('"', "") if "default" in option else "from the size"
-            if name not in said:
+            if name not in meaning:
                 raise ValueError(f"{settings.__name__}.{name}: has no comment that says what it means.")
-            yield f"| `{name}` | {kind_of(option)} | {default} | {said[name]} |"
+            yield f"| `{name}` | {kind_of(option)} | {default} | {meaning[name]} |"
 
 
 def comments(kind: type[Any]) -> dict[str, str]:
-    """The comments beside the fields of a class, inherited ones included."""
+    """Comments on the fields of a class, including inherited ones."""
     code = [inspect.getsource(each) for each in reversed(kind.__mro__) if each.__module__.startswith("lamina")]
     return {
-        name: said.replace("None", "`null`")
+        name: meaning.replace("None", "`null`")
         for text in code
-        for name, said in re.findall(r"(?m)^    (\w+): [^#\n]*  # (.+)$", text)
+        for name, meaning in re.findall(r"(?m)^    (\w+): [^#\n]*  # (.+)$", text)
     }
 
 
 def kind_of(option: dict[str, Any]) -> str:
-    """A JSON schema in words."""
+    """Describe a JSON schema in words."""
     if "anyOf" in option:
         return " or ".join(kind_of(each) for each in option["anyOf"])
     if "enum" in option or "const" in option:
@@ -140,7 +142,7 @@ def kind_of(option: dict[str, Any]) -> str:
 
 
 def python() -> Iterator[str]:
-    """Signatures, docstrings and fields."""
+    """Document the Python API: signatures, docstrings and fields."""
     yield "# Python\n\n`import lamina` does not import torch; calling one of its functions does.\n"
     names = sorted(set(lamina.__all__) - {"__version__", "analyze"}, key=lambda name: (name not in FIRST, name))
     functions = [name for name in FIRST if name in names]
@@ -155,14 +157,14 @@ def python() -> Iterator[str]:
 
 
 def entry(name: str) -> str:
-    """One function, or a class with its fields and methods."""
+    """Document a function, or a class with its fields and methods."""
     thing: Any = pkgutil.resolve_name(name)
     if not inspect.isclass(thing):
         return f"\n### {name}\n\n{signature(thing)}"
     parts = [f"\n### {name}\n\n{docstring(thing)}\n"]
-    said = comments(thing) if thing.__module__.startswith("lamina.") else {}
+    meaning = comments(thing) if thing.__module__.startswith("lamina.") else {}
     fields = [each for each in getattr(thing, "__dataclass_fields__", {}).values() if not each.name.startswith("_")]
-    parts += [f"- `{each.name}: {each.type}` {said.get(each.name, '')}" for each in fields]
+    parts += [f"- `{each.name}: {each.type}` {meaning.get(each.name, '')}" for each in fields]
     members = [(name, member) for name, member in vars(thing).items() if not name.startswith("_")]
     parts += [f"- `{name}` {summary(member)}" for name, member in members if isinstance(member, property)]
     parts += [f"\n#### {thing.__name__}.{name}\n\n{signature(member)}" for name, member in members if is_public(member)]
@@ -170,19 +172,19 @@ def entry(name: str) -> str:
 
 
 def summary(thing: Any) -> str:
-    """The first line of what it says of itself."""
+    """First line of a docstring."""
     return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 def is_public(member: Any) -> bool:
-    """Whether a class's member is a function of ours that users call."""
+    """Whether a class member is a public function of Lamina."""
     return (
         inspect.isfunction(member) and member.__module__.startswith("lamina.") and not member.__name__.startswith("_")
     )
 
 
 def signature(function: Any) -> str:
-    """A function as one calls it, a parameter per line where it is long, and what it says of itself."""
+    """Signature of a function, one parameter per line if it is long, and its docstring."""
     found = inspect.signature(function)
     parts: list[str] = []
     for parameter in found.parameters.values():
@@ -198,7 +200,7 @@ def signature(function: Any) -> str:
 
 
 def as_written(parameter: inspect.Parameter) -> str:
-    """With its annotation as in the code, which `str` would quote."""
+    """Format a parameter with its annotation as in the source, which `str` would quote."""
     bare = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
     typed = "" if parameter.annotation is parameter.empty else f": {parameter.annotation}"
     default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
@@ -206,12 +208,12 @@ def as_written(parameter: inspect.Parameter) -> str:
 
 
 def docstring(thing: Any) -> str:
-    """As Markdown, its examples as blocks of code."""
+    """Convert a docstring to Markdown, with examples as code blocks."""
     text = inspect.getdoc(thing) or ""
     text = re.sub(r"(?m)^Examples?:\n", "\n", text)
     return re.sub(r"(?m)(?:^ *>>> .*\n?(?:^ *\S.*\n?)*)+", as_code, text)
 
 
 def as_code(found: re.Match[str]) -> str:
-    """A doctest as a block."""
+    """Convert a doctest to a code block."""
     return f"```pycon\n{textwrap.dedent(found.group()).rstrip()}\n```\n"

@@ -1,7 +1,7 @@
-"""Executes the notebooks of `examples/` and stores their outputs, without Jupyter: `python tools/run_notebooks.py`.
+"""Execute the notebooks of `examples/` and store their outputs, without Jupyter: `python tools/run_notebooks.py`.
 
-Cells run in one namespace and in a temporary folder. As in Jupyter, the value of a last expression is displayed, by
-`_repr_html_` or `_repr_svg_` where it has one.
+Cells share a namespace and run in a temporary folder. As in Jupyter, the value of the last expression is displayed,
+with `_repr_html_` or `_repr_svg_` if defined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RICH = {"_repr_svg_": "image/svg+xml", "_repr_html_": "text/html"}
 
 
 def main() -> None:
-    """Run those named on the command line, or all."""
+    """Run the notebooks named on the command line, or all."""
     for path in [Path(name).resolve() for name in sys.argv[1:]] or sorted(EXAMPLES.glob("*.ipynb")):
         notebook = json.loads(path.read_text(encoding="utf-8"))
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def execute(notebook: dict[str, Any]) -> None:
-    """Run every code cell in its order and fill in its outputs."""
+    """Run all code cells in order and store their outputs."""
     names: dict[str, Any] = {"__name__": "__main__"}
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for number, cell in enumerate(cells, 1):
@@ -40,7 +40,7 @@ def execute(notebook: dict[str, Any]) -> None:
 
 
 def run_cell(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """The outputs of one cell."""
+    """Run one cell and return its outputs."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed = io.StringIO()

@@ -1,4 +1,4 @@
-"""Spelling of the prose in Markdown pages, against an English dictionary and `words.txt`, the words of this project."""
+"""Check the spelling of Markdown pages against an English dictionary and the project's own `words.txt`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ WORD = re.compile(r"[A-Za-z][a-z'’]*[a-z]\b")
 
 
 def main() -> int:
-    """Print each unknown word with its first page; the exit code."""
+    """Print each unknown word with a page that contains it; return the exit code."""
     pages = [path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if path.name not in GERMAN]
-    first = {word: page for page in pages for word in words(page.read_text(encoding="utf-8"))}
-    ours = set(WORDS.read_text(encoding="utf-8").lower().split())
+    page_of = {word: page for page in pages for word in words(page.read_text(encoding="utf-8"))}
+    project_words = set(WORDS.read_text(encoding="utf-8").lower().split())
     english = SpellChecker()
-    unknown = {word for word in english.unknown(set(first) - ours) if not english.known([american(word)])}
+    unknown = {word for word in english.unknown(set(page_of) - project_words) if not english.known([american(word)])}
     for word in sorted(unknown):
-        print(f"{first[word].relative_to(ROOT)}: `{word}` is misspelled, or missing in {WORDS.relative_to(ROOT)}")
+        print(f"{page_of[word].relative_to(ROOT)}: `{word}` is misspelled, or missing in {WORDS.relative_to(ROOT)}")
     return int(bool(unknown))
 
 
 def american(word: str) -> str:
-    """Our spelling is British, with -ise; the dictionary's is American."""
+    """Convert British spelling with -ise to the dictionary's American spelling."""
     return word.replace("is", "iz").replace("our", "or")
 
 
 def words(markdown: str) -> set[str]:
-    """The words of the prose, in lower case and without a genitive."""
+    """Words of the prose, in lower case and without genitive endings."""
     return {word.lower().replace("’", "'").removesuffix("'s") for word in WORD.findall(NOT_PROSE.sub(" ", markdown))}
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lamina.training.callbacks import Callback, SaveEvent, StepEvent, StopTraining, ValidationEvent
     from lamina.translation import Translation, Translator
 
-CLASSES = {  # where they are; imported when they are first used
+CLASSES = {  # class to module, imported on first use
     "Callback": "lamina.training.callbacks",
     "Comparison": "lamina.scoring.compare",
     "Figure": "lamina.figures.figure",

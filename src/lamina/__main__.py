@@ -1,4 +1,4 @@
-"""`lamina` and `python -m lamina`: the command line as a process that starts and exits quickly."""
+"""Entry point of `lamina` and `python -m lamina`, tuned for fast startup and exit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lamina.cli import BROKEN_PIPE, main
 
 
 def run() -> NoReturn:
-    """Run a command, then exit without tearing down torch and numba, which would take half a second."""
-    gc.set_threshold(50_000, 20, 20)  # imports make many objects that all stay
+    """Run a command, then exit without tearing down torch and numba, which takes half a second."""
+    gc.set_threshold(50_000, 20, 20)  # imports allocate many long-lived objects
     code: object = 0
     try:
         main()

@@ -1,4 +1,4 @@
-"""What is installed and what this machine offers; problems are reported, never raised."""
+"""Checks of the installation and the machine; problems are reported, never raised."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lamina.base.files import user_cache
 from lamina.base.onednn import VARIABLE
 from lamina.version import __version__
 
-FOR_DEVELOPERS = ("dev", "docs", "all")  # extras that add nothing a user could miss
-MODULES = {"PyYAML": "yaml"}  # packages that are imported by another name
+FOR_DEVELOPERS = ("dev", "docs", "all")  # extras not reported to users
+MODULES = {"PyYAML": "yaml"}  # packages whose import name differs
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the report. Lamina works if everything that is needed does."""
+    """One line of the report; Lamina works if all `needed` checks do."""
 
     section: str
     name: str
@@ -35,14 +35,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A package that Lamina or one of its extras asks for, and the lowest version that will do."""
+    """A package that Lamina or one of its extras requires, with its minimum version."""
 
     package: str
     lowest: str
     extra: str | None
 
     def find(self) -> tuple[bool, str]:
-        """Whether it can be imported and is new enough, and its version or what is wrong."""
+        """Return whether the package works, and its version or the problem."""
         try:
             version = metadata.version(self.package)
         except metadata.PackageNotFoundError:
@@ -59,12 +59,12 @@ class Requirement:
 
 
 def examine() -> list[Check]:
-    """All checks, in the order of the report."""
+    """Run all checks, in report order."""
     return [*versions(), *devices(), *extras(), *places(), try_model(), try_engine()]
 
 
 def examine_gpus() -> list[Check]:
-    """A report to attach to a bug report: versions, GPUs, and how three systems train on the first, if there is one."""
+    """Report for bug reports: versions, GPUs, and short training trials of three systems on the first GPU, if any."""
     import torch
 
     found = [*versions(), *devices()]
@@ -83,7 +83,7 @@ def examine_gpus() -> list[Check]:
 
 
 def versions() -> Iterator[Check]:
-    """Lamina, Python and required packages."""
+    """Versions of Lamina, Python and required packages."""
     note = "" if requirements() else ", not installed as a package: requirements unknown"
     yield Check("versions", "lamina", f"{__version__}{note}")
     yield Check("versions", "python", platform.python_version())
@@ -95,7 +95,7 @@ def versions() -> Iterator[Check]:
 
 
 def extras() -> Iterator[Check]:
-    """Each extra with its versions, or the line that installs it."""
+    """Versions of each extra's packages, or the command that installs it."""
     packages: dict[str, list[Requirement]] = {}
     for requirement in requirements():
         if requirement.extra is not None and requirement.extra not in FOR_DEVELOPERS:
@@ -109,7 +109,7 @@ def extras() -> Iterator[Check]:
 
 
 def requirements() -> list[Requirement]:
-    """What the installed package declares; nothing if Lamina runs from a folder that is not installed."""
+    """Requirements from the package metadata; empty if Lamina is not installed."""
     try:
         declared = metadata.requires("lamina") or []
     except metadata.PackageNotFoundError:
@@ -120,7 +120,7 @@ def requirements() -> list[Requirement]:
 
 
 def devices() -> Iterator[Check]:
-    """The processor, its memory and the GPUs, as torch sees them."""
+    """CPU, memory and GPUs, as torch sees them."""
     yield inform("cpu", processor)
     yield inform("cores", lambda: f"{os.cpu_count()}")
     yield inform("threads", threads)
@@ -133,7 +133,7 @@ def devices() -> Iterator[Check]:
 
 
 def inform(name: str, ask: Callable[[], str]) -> Check:
-    """An informative check; never required to work."""
+    """Make an informative check; failure to determine the value is not an error."""
     try:
         return Check("devices", name, ask(), needed=False)
     except Exception as error:
@@ -141,16 +141,16 @@ def inform(name: str, ask: Callable[[], str]) -> Check:
 
 
 def processor() -> str:
-    """The processor's name."""
+    """CPU model name."""
     with suppress(OSError):
-        named = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-        if named:
-            return named[1]
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        if match:
+            return match[1]
     return platform.processor() or platform.machine()
 
 
 def threads() -> str:
-    """How many threads torch computes with."""
+    """Number of threads torch uses."""
     import torch
 
     return f"{torch.get_num_threads()}"
@@ -164,13 +164,13 @@ def vectors() -> str:
 
 
 def onednn() -> str:
-    """Whether torch's 16-bit products are limited on this CPU, and by whom."""
+    """Whether oneDNN's instruction set is limited, which affects 16-bit matrix products."""
     limit = os.environ.get(VARIABLE)
     return "no limit" if limit is None else f"limited to {limit} ({VARIABLE})"
 
 
 def engine() -> str:
-    """The vector instructions of the CPU engine, and how it multiplies in 8 bits."""
+    """Instruction set of the CPU engine and its int8 kernel."""
     from lamina.base.cpu import chosen_set
     from lamina.engine.compilation import ready_folder
 
@@ -180,7 +180,7 @@ def engine() -> str:
 
 
 def memory() -> str:
-    """The memory of the machine."""
+    """Total RAM."""
     return gigabytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
@@ -193,7 +193,7 @@ def graphics() -> str:
 
 
 def precision() -> str:
-    """What `precision: auto` trains in: 16 bits on a GPU, bf16 if it can."""
+    """Training precision that `precision: auto` selects: 16 bits on a GPU, bf16 if supported."""
     from lamina.base.devices import choose_device, choose_precision
 
     chosen = choose_precision("auto", choose_device("auto"))
@@ -201,7 +201,7 @@ def precision() -> str:
 
 
 def places() -> Iterator[Check]:
-    """Room where the command is run."""
+    """Free disk space in the current directory, and the caches."""
     try:
         yield Check("disk", "free space", gigabytes(shutil.disk_usage(Path.cwd()).free))
     except OSError as error:
@@ -210,10 +210,10 @@ def places() -> Iterator[Check]:
 
 
 def cached() -> str:
-    """Where compiled code and lowered models are kept, and how large they are."""
-    kept = {name: user_cache(name) for name in ("engine", "programs")}
+    """Locations and sizes of the caches of compiled code and lowered models."""
+    folders = {name: user_cache(name) for name in ("engine", "programs")}
     found = []
-    for name, folder in kept.items():
+    for name, folder in folders.items():
         files = [] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
         found.append(f"no cache folder for {name}" if folder is None else f"{folder} ({size / 1e6:,.1f} MB)")
@@ -221,7 +221,7 @@ def cached() -> str:
 
 
 def try_model() -> Check:
-    """A tiny model reads, learns and writes."""
+    """Train a tiny model for one step and decode with it."""
     started = time.perf_counter()
     try:
         train_and_search()
@@ -231,7 +231,7 @@ def try_model() -> Check:
 
 
 def try_engine() -> Check:
-    """The CPU engine translates as torch does, in 32 and in 8 bits."""
+    """Check that the CPU engine translates like torch, in fp32 and int8."""
     started = time.perf_counter()
     try:
         from lamina.engine.compilation import ready_folder
@@ -248,7 +248,7 @@ def try_engine() -> Check:
 
 
 def train_and_search() -> None:
-    """Forward, backward and a beam of two over one sentence; every gradient must be a number."""
+    """Run forward, backward and beam search on one sentence; every gradient must be finite."""
     import torch
 
     from lamina.recipe.decode import SearchSettings
@@ -267,15 +267,15 @@ def train_and_search() -> None:
 
 
 def gigabytes(count: int) -> str:
-    """A readable number of bytes."""
+    """Format a number of bytes in GB."""
     return f"{count / 1e9:,.1f} GB"
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The first numbers of a version, to compare it with another."""
+    """Parse the first three numbers of a version for comparison."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def one_line(error: Exception) -> str:
-    """An error's kind and the first line of what it says."""
+    """Type and first line of an error's message."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -1,4 +1,4 @@
-"""Errors that a user can act on, each with the exit code of its command."""
+"""Errors a user can act on, each with the exit code of the command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class LaminaError(Exception):
-    """What went wrong, where, and how to fix it, in one or two lines."""
+    """Base class; the message says what went wrong, where, and how to fix it."""
 
     exit_code = 1
 
@@ -52,7 +52,7 @@ class StoppedError(LaminaError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a configuration: the dotted key and what it must be."""
+    """One problem of a configuration: the dotted key and what its value must be."""
 
     key: str
     message: str
@@ -62,7 +62,7 @@ class Problem:
 
 
 class ConfigurationError(UsageError):
-    """Every problem of a configuration at once."""
+    """All problems of a configuration."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

@@ -1,4 +1,4 @@
-"""A folder with text, data and two small runs, made once: what the examples in docstrings refer to."""
+"""Session fixture with the text, data and two small runs that the examples in docstrings refer to."""
 
 from __future__ import annotations
 

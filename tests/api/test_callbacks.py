@@ -1,4 +1,4 @@
-"""Callbacks see every step, validation and checkpoint, and can end a training."""
+"""Callbacks receive every step, validation and checkpoint event, and can stop training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def train(workplace: Path, out: Path, seen: Recorder) -> lamina.Run:
     return lamina.train(workplace / "recipe.yaml", workplace / "data", out, callbacks=[seen], progress=False, **options)
 
 
-def test_every_event(workplace: Path, tmp_path: Path) -> None:
+def test_callbacks_receive_every_event(workplace: Path, tmp_path: Path) -> None:
     seen = Recorder()
     run = train(workplace, tmp_path / "run", seen)
     assert [event.step for event in seen.steps] == [1, 2, 3, 4, 5, 6]

@@ -20,7 +20,7 @@ MEMBERS = {"Translator.translate": lamina.Translator.translate}
 
 
 def documented() -> Iterator[tuple[str, Any]]:
-    """Functions and classes that a user calls; what they only receive is shown in the examples of the functions."""
+    """Public functions and classes; result types are covered by the examples of the functions."""
     for name in sorted(set(lamina.__all__) - EVENTS - {"__version__", "analyze"}):
         yield name, getattr(lamina, name)
     yield from ((f"analyze.{name}", getattr(lamina.analyze, name)) for name in lamina.analyze.__all__)
@@ -42,7 +42,7 @@ def test_the_example_runs(name: str, thing: Any, workplace: Path, monkeypatch: p
     assert said == [], "".join(said)
 
 
-def test_all_is_listed() -> None:
+def test_all_lists_every_public_name() -> None:
     assert set(lamina.CLASSES) <= set(lamina.__all__)
     assert dir(lamina) == sorted(lamina.__all__)
     for name in lamina.__all__:

@@ -16,7 +16,7 @@ PAIRS = [(f"a dog {n} runs", f"ein Hund {n} rennt") for n in range(40)]
 
 
 class Split:
-    """As a split of Hugging Face `datasets` looks to us."""
+    """Imitates a split of Hugging Face `datasets`."""
 
     column_names = ("id", "translation")
 
@@ -29,7 +29,7 @@ def prepare(train: Any, out: Path, **options: Any) -> lamina.PreparedData:
     return lamina.prepare(train, PAIRS[:2], out, workers=1, progress=False, **options)
 
 
-def test_a_stream_a_list_and_a_split_give_the_same_data(tmp_path: Path) -> None:
+def test_iterator_list_and_dataset_split_give_the_same_data(tmp_path: Path) -> None:
     made = [
         prepare(iter(PAIRS), tmp_path / "stream", langs=("en", "de")),
         prepare(PAIRS, tmp_path / "list", langs=("en", "de")),
@@ -41,7 +41,7 @@ def test_a_stream_a_list_and_a_split_give_the_same_data(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["list", "split", "stream"]  # nothing else is left
 
 
-def test_the_same_pairs_again_are_already_prepared(tmp_path: Path) -> None:
+def test_preparing_the_same_pairs_again_does_nothing(tmp_path: Path) -> None:
     before = (prepare(PAIRS, tmp_path / "data").folder / "meta.json").stat().st_mtime_ns
     assert (prepare(iter(PAIRS), tmp_path / "data").folder / "meta.json").stat().st_mtime_ns == before
     with pytest.raises(UsageError, match="contains data prepared with other settings"):
@@ -75,13 +75,13 @@ def test_records(record: Any, fields: tuple[str, str] | None) -> None:
         ({"train": [], "test": []}, "is a mapping with the keys 'train', 'test'; pass one of its values"),
     ],
 )
-def test_mistakes_are_named(records: Any, message: str) -> None:
+def test_invalid_pairs_are_reported(records: Any, message: str) -> None:
     with pytest.raises((DataError, UsageError), match=message):
         list(read_records(records, "test"))
 
 
 def test_memory_stays_bounded(tmp_path: Path) -> None:
-    """A stream is read once and written to disk as it comes: no more than one record is alive at a time."""
+    """A stream is written to disk while it is read: at most one record is in memory."""
     import gc
     import weakref
 

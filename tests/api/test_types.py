@@ -1,4 +1,4 @@
-"""What a user's type checker and imports see."""
+"""The API as seen by type checkers and imports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MISTAKES = {
 
 
 @pytest.mark.slow
-def test_a_user_script_is_checked(tmp_path: Path) -> None:
+def test_a_user_script_passes_mypy(tmp_path: Path) -> None:
     wrong = "".join(f"{line}\n" for line in MISTAKES)
     (tmp_path / "script.py").write_text(SCRIPT + wrong)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "script.py"]
@@ -55,11 +55,11 @@ def test_a_user_script_is_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("options", "settings"), [(SearchOptions, SearchSettings), (TrainOptions, TrainSettings)])
-def test_keyword_arguments_are_the_schema(options: type, settings: type) -> None:
+def test_keyword_arguments_match_the_schema(options: type, settings: type) -> None:
     assert list(get_type_hints(options)) == list(settings.model_fields)
 
 
-def test_importing_is_light() -> None:
+def test_import_does_not_load_torch() -> None:
     script = "import sys, lamina; dir(lamina); assert not {'torch', 'numpy', 'pydantic', 'rich'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 

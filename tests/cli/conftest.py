@@ -1,4 +1,4 @@
-"""Prepared demo data and a small run, made once for all tests of commands."""
+"""Session fixtures for command tests: prepared demo data and a small run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def straight(data: Path) -> Path:
-    """A run that was never interrupted; tests must not change it."""
+    """An uninterrupted run; tests must not modify it."""
     result = run_lamina("train", data / "recipe.yaml", "--data", data / "data", "--out", data / "straight")
     assert result.returncode == 0, result.stderr
     return data / "straight"

@@ -1,4 +1,4 @@
-"""`lamina analyze` on small runs: each figure with its numbers, checked by hand where a hand can."""
+"""`lamina analyze` on small runs: figures and their numbers, checked against independent computations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TrainedRun = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def trained(data: Path) -> TrainedRun:
-    """A short run of any system, made once."""
+    """Train a short run of a system, cached per module."""
 
     def train(system: str) -> Path:
         run = data / f"run-{system}"
@@ -65,7 +65,7 @@ def analyze(what: str, *arguments: object) -> Finished:
 
 
 def written(folder: Path, name: str) -> dict[str, object]:
-    """The numbers; the page, the table and the pictures must be there too."""
+    """Return the JSON data; check that the page, the table and the pictures exist."""
     page = (folder / f"{name}.html").read_text()
     assert page.count("<svg") == len(list(folder.glob(f"{name}-*.svg"))) > 0
     assert len(list(csv.reader((folder / f"{name}.csv").read_text().splitlines()))) > 1
@@ -73,7 +73,7 @@ def written(folder: Path, name: str) -> dict[str, object]:
     return content
 
 
-def test_gradients_are_those_that_were_recorded(trained: TrainedRun, tmp_path: Path) -> None:
+def test_gradients_match_the_records(trained: TrainedRun, tmp_path: Path) -> None:
     runs = [trained("transformer"), trained("msc")]
     result = analyze("gradients", *runs, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
@@ -132,7 +132,7 @@ def test_attention(system: str, maps: list[str], trained: TrainedRun, tmp_path: 
         torch.testing.assert_close((weights["layer2-head1"] + weights["layer2-head2"]) / 2, weights["layer2"])
 
 
-def test_attention_to_the_models_own_words(trained: TrainedRun, tmp_path: Path) -> None:
+def test_attention_to_the_models_own_translation(trained: TrainedRun, tmp_path: Path) -> None:
     run = trained("transformer")
     assert analyze("attention", run, "--source", "The dog sleeps.", "--out", tmp_path).returncode == 0
     own = lamina.load(run).translate(["The dog sleeps."])[0]
@@ -188,7 +188,7 @@ def test_a_gate_by_hand(trained: TrainedRun) -> None:
             assert total / count == pytest.approx(1 / (1 + math.exp(-0.3)))
 
 
-def test_masking_is_editing_the_weights(trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+def test_masking_equals_zeroing_the_weight(trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     run = trained("transparent")
     result = analyze("masking", run, "--test", *test_set, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
@@ -250,7 +250,7 @@ def test_degradation_scores_training_and_validation_pairs(trained: TrainedRun, d
     assert drawn == {f"degradation-{what}-{pairs}" for what in ("bleu", "loss") for pairs in ("training", "validation")}
 
 
-def test_a_report_has_all_that_applies(trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+def test_report_has_all_applicable_sections(trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     runs = [trained("transparent"), trained("msc")]
     page = tmp_path / "report.html"
     result = analyze("report", *runs, "--test", *test_set, "--out", page)
@@ -283,7 +283,7 @@ def test_a_report_has_all_that_applies(trained: TrainedRun, test_set: tuple[Path
         (["attention", "{transformer}", "--source", " "], "--source is blank; give a sentence."),
     ],
 )
-def test_what_is_missing_is_said(
+def test_missing_requirements_are_reported(
     arguments: list[str], message: str, trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path
 ) -> None:
     run = trained("transformer")
@@ -300,6 +300,6 @@ def test_a_run_without_gradient_records(trained: TrainedRun, tmp_path: Path) -> 
     )
 
 
-def test_labels_differ() -> None:
+def test_run_labels_are_distinct() -> None:
     assert label_runs([Path("/a/x"), Path("/a/y")]) == ["x", "y"]
     assert label_runs([Path("/a/x"), Path("/b/x")]) == ["a/x", "b/x"]

@@ -1,4 +1,4 @@
-"""Studies and translations as jobs of a cluster: killed at random, they end with what a plain command writes."""
+"""Studies and translations as cluster jobs: killed at random, they give the same output as a plain command."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def lamina(*arguments: str | Path) -> list[str]:
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand-ins for Slurm's commands, first on the path."""
+    """Put fake Slurm commands first on the path."""
     folder = tmp_path / "slurm"
     folder.mkdir()
     scripts = {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT, "scontrol": SCONTROL, "scancel": "#!/bin/sh\n"}
@@ -92,7 +92,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("count", [1, 3, 7, 50])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_parts_are_the_file(count: int, suffix: str, tmp_path: Path) -> None:
+def test_shards_concatenate_to_the_file(count: int, suffix: str, tmp_path: Path) -> None:
     generator = random.Random(count)
     lines = ["x" * generator.randrange(40) + "ü" * generator.randrange(3) for _ in range(41)]
     path = tmp_path / f"input{suffix}"
@@ -107,12 +107,12 @@ def test_parts_are_the_file(count: int, suffix: str, tmp_path: Path) -> None:
     assert found == lines
 
 
-def test_an_empty_input_has_empty_parts(tmp_path: Path) -> None:
+def test_an_empty_input_has_empty_shards(tmp_path: Path) -> None:
     (tmp_path / "input").touch()
     assert [list(read_shard(tmp_path / "input", InputPart(n, 2), numbered=True)[1]) for n in (1, 2)] == [[], []]
 
 
-def test_shards_make_up_one_translation(data: Path, straight: Path, tmp_path: Path) -> None:
+def test_translated_shards_equal_one_translation(data: Path, straight: Path, tmp_path: Path) -> None:
     options = ["--input", data / "valid.en", "--device", "cpu"]
     for form in ("text", "jsonl"):
         whole = run_lamina("translate", straight, *options, "--format", form)
@@ -152,27 +152,27 @@ def test_shards_make_up_one_translation(data: Path, straight: Path, tmp_path: Pa
         ),
     ],
 )
-def test_mistakes(options: list[str], message: str, data: Path, straight: Path) -> None:
+def test_errors(options: list[str], message: str, data: Path, straight: Path) -> None:
     result = run_lamina("translate", straight, "--input", data / "valid.en", *options)
     assert result.returncode == 2
     assert message in result.stderr
 
 
-def test_options_of_a_cluster() -> None:
+def test_cluster_options() -> None:
     assert parse_options(["gpus_per_node=2", "slurm_partition=gpu"]) == {"gpus_per_node": 2, "slurm_partition": "gpu"}
     with pytest.raises(UsageError, match="must be KEY=VALUE"):
         parse_options(["gpu"])
 
 
-def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_failed_job_reports_the_reason(tmp_path: Path) -> None:
     command = (sys.executable, "-c", "import sys; sys.exit('lamina: no such thing')")
     job = Job("bad", command, tmp_path / "bad.log", tmp_path / "done", "yes")
     with pytest.raises(LaminaError, match=r"bad\.log: no such thing"):
         run_jobs([job], tmp_path, "local", {}, 1)
 
 
-def test_a_job_that_is_told_to_stop_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first time the command is told to stop and says that it can go on; the second time it ends."""
+def test_a_stopped_job_is_resubmitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt is stopped with the exit code for resuming; the second finishes."""
     monkeypatch.setattr(cluster, "GRACE", 0.1)
     script = (
         "import pathlib, sys\n"
@@ -185,7 +185,7 @@ def test_a_job_that_is_told_to_stop_is_started_again(tmp_path: Path, monkeypatch
     run_jobs([job], tmp_path, "local", {}, 1)  # nothing to do
 
 
-def test_preemption_lets_the_command_save(tmp_path: Path) -> None:
+def test_a_preempted_command_can_save(tmp_path: Path) -> None:
     script = (
         "import signal, sys, time, pathlib\n"
         f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(tmp_path / 'saved')!r}).touch(), sys.exit(75)))\n"
@@ -202,9 +202,7 @@ def test_preemption_lets_the_command_save(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_study_on_a_cluster_killed_and_started_again_gives_the_table_of_a_plain_one(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_study_killed_on_a_cluster_and_rerun_gives_the_same_table(data: Path, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY.format(data=data))
     plain = run_lamina("study", tmp_path / "study.yaml", "--out", tmp_path / "plain", "--quiet")
     assert plain.returncode == 0, plain.stderr
@@ -215,14 +213,14 @@ def test_a_study_on_a_cluster_killed_and_started_again_gives_the_table_of_a_plai
         while len(jobs := read_jobs(out)) < 3 and time.monotonic() < deadline:
             time.sleep(0.1)
         process.kill()
-    os.kill(int(jobs[-1]), signal.SIGKILL)  # it has just started; another may continue without its launcher
+    os.kill(int(jobs[-1]), signal.SIGKILL)  # the job has just started; jobs may outlive their launcher
     result = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=3600)
     assert result.returncode == 0, result.stderr
     assert result.stdout == plain.stdout
 
 
 def read_jobs(out: Path) -> list[str]:
-    """The numbers of the jobs that were started so far."""
+    """Ids of the jobs started so far."""
     return list(json.loads((out / "jobs.json").read_text()).values()) if (out / "jobs.json").exists() else []
 
 
@@ -248,7 +246,7 @@ def test_shards_on_a_cluster_killed_at_random_equal_one_run(data: Path, straight
 
 
 def test_jobs_on_slurm(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand-ins for its commands: what is asked of them, what runs, and a second launcher that has nothing to do."""
+    """With fake Slurm commands: checks the submission, the job, and that a second launcher has nothing to do."""
     monkeypatch.setattr(cluster, "ASK", 1.0)
     jobs = [
         Job(f"job-{n}", ("sh", "-c", f"echo {n}"), tmp_path / f"{n}.log", tmp_path / f"{n}.done", f"{n}")
@@ -266,10 +264,10 @@ def test_jobs_on_slurm(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR2, True), (signal.SIGTERM, False)])
-def test_a_preempted_job_saves_and_continues(
+def test_a_preempted_job_saves_and_resumes(
     number: signal.Signals, requeued: bool, slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Warned by submitit's signal, the job saves and Slurm queues it again; told to end, it is submitted again."""
+    """On submitit's signal the job saves and Slurm requeues it; on SIGTERM it is resubmitted."""
     monkeypatch.setattr(cluster, "GRACE", 0.1)
     monkeypatch.setattr(cluster, "ASK", 0.5)
     up, saved = tmp_path / "up", tmp_path / "saved"
@@ -287,7 +285,7 @@ def test_a_preempted_job_saves_and_continues(
             time.sleep(0.05)
         (shell,) = [int(path.read_text()) for path in slurm.glob("*.pid")]
         (runner,) = map(int, subprocess.check_output(["pgrep", "-P", str(shell)], text=True).split())
-        if number == signal.SIGTERM:  # Slurm tells every process of a job
+        if number == signal.SIGTERM:  # Slurm signals every process of a job
             (command,) = map(int, subprocess.check_output(["pgrep", "-P", str(runner)], text=True).split())
             os.kill(command, number)
         os.kill(runner, number)
@@ -314,7 +312,7 @@ def test_a_translation_on_slurm(slurm: Path, data: Path, straight: Path, tmp_pat
     assert "".join(part.read_text() for part in parts) == whole.stdout
 
 
-def test_no_slurm_here(tmp_path: Path) -> None:
+def test_missing_slurm_is_reported(tmp_path: Path) -> None:
     job = Job("one", ("true",), tmp_path / "log", tmp_path / "done", "")
     with pytest.raises(UsageError, match="--cluster slurm: Could not detect"):
         run_jobs([job], tmp_path, "slurm", {}, 1)

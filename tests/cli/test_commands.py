@@ -1,4 +1,4 @@
-"""Whole commands, as a user runs them."""
+"""End-to-end tests of commands."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_configuration_as_json() -> None:
     assert entry["parameters"] == pytest.approx(76.6e6, rel=0.005)
 
 
-def test_one_system_for_people() -> None:
+def test_one_system_as_text() -> None:
     result = run("systems", "transformer")
     assert "transformer-small  10,500,096 parameters (paper: 10.5M)" in result.stdout
 
@@ -93,7 +93,7 @@ def test_import_fairseq(tmp_path: Path) -> None:
     assert "already exists" in again.stderr
 
 
-def test_import_fairseq_refuses_bad_files(tmp_path: Path) -> None:
+def test_import_fairseq_rejects_bad_files(tmp_path: Path) -> None:
     missing = import_fixture(tmp_path / "a", checkpoint=tmp_path / "none.pt")
     assert missing.returncode == 3
     assert missing.stderr == f"lamina: {tmp_path / 'none.pt'}: not found.\n"

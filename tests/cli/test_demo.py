@@ -1,4 +1,4 @@
-"""`lamina demo`: the whole story, small; and in the slow suite as users see it."""
+"""`lamina demo` at a small size, and at full size in the slow suite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run_small(out: Path, monkeypatch: pytest.MonkeyPatch, steps: int = 12) -> Fi
     return run_lamina("demo", "--out", out, "--steps", str(steps), "--pairs", "120")
 
 
-def test_the_whole_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "demo"
     first = run_small(out, monkeypatch)
     assert first.returncode == 0, first.stderr
@@ -39,7 +39,7 @@ def test_the_whole_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
-def test_a_training_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_training_reports_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lamina.demo.story.SYSTEMS", {"plain": "demo-transformer", "fused": "no-such-recipe"})
     result = run_small(tmp_path / "demo", monkeypatch)
     assert result.returncode == 2
@@ -48,9 +48,9 @@ def test_a_training_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_stopped_and_started_again(tmp_path: Path) -> None:
+def test_an_interrupted_demo_resumes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lamina", "demo", "--out", str(tmp_path), "--steps", "60", "--pairs", "500"]
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs do not
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # background jobs of a shell ignore SIGINT
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as process:
         deadline = time.monotonic() + 120
         while not list(tmp_path.glob("runs/*/metrics.jsonl")) and time.monotonic() < deadline:
@@ -67,7 +67,7 @@ def test_stopped_and_started_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_fused_model_is_ahead(tmp_path: Path) -> None:
+def test_the_fused_model_scores_higher(tmp_path: Path) -> None:
     result = run_lamina("demo", "--out", tmp_path)
     assert result.returncode == 0, result.stderr
     scores = [float(score) for score in re.findall(r"^bleu +\w+ +(\S+)", result.stdout, flags=re.M)]

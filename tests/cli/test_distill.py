@@ -1,4 +1,4 @@
-"""`lamina distill`: sharded, resumable, and one line for every mistake."""
+"""`lamina distill`: sharding, resuming and error messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_CHUNKS = "from lamina.study import distillation; distillation.CHUNK = 20; fro
 
 
 @pytest.fixture
-def place(data: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(data: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for side in ("en", "de"):
         lines = (data / f"train.{side}").read_text().splitlines()[:50]
         (tmp_path / f"some.{side}").write_text("".join(f"{line}\n" for line in lines))
@@ -33,31 +33,31 @@ def place(data: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     return tmp_path
 
 
-def arguments(place: Path, data: Path, straight: Path, *more: str | Path) -> list[str | Path]:
+def arguments(folder: Path, data: Path, straight: Path, *more: str | Path) -> list[str | Path]:
     return [
-        *("distill", straight, "--student", place / "student.yaml", "--source", place / "some.en", "--beam", "2"),
-        *("--valid", data / "valid.en", data / "valid.de", "--out", place / "run", "--quiet", *more),
+        *("distill", straight, "--student", folder / "student.yaml", "--source", folder / "some.en", "--beam", "2"),
+        *("--valid", data / "valid.en", data / "valid.de", "--out", folder / "run", "--quiet", *more),
     ]
 
 
-def chunks(place: Path) -> list[str]:
-    return sorted(path.name for path in (place / "run" / "distill" / "outputs").iterdir())
+def chunks(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "run" / "distill" / "outputs").iterdir())
 
 
-def test_shards_share_the_translation(place: Path, data: Path, straight: Path) -> None:
-    first = run_lamina(*arguments(place, data, straight, "--shard", "2/2"))
-    assert first == (0, f"{place / 'run'}: shard 2/2 is complete; other shards have 2 chunks left.\n", "")
-    assert chunks(place) == ["000001.jsonl"]
-    second = run_lamina(*arguments(place, data, straight, "--shard", "1/2"))
-    assert second == (0, f"{place / 'run'}: shard 1/2 is complete; all shards are complete.\n", "")
-    assert chunks(place) == ["000000.jsonl", "000001.jsonl", "000002.jsonl"]
-    last = (place / "run" / "distill" / "outputs" / "000002.jsonl").read_text().splitlines()
+def test_shards_share_the_translation(folder: Path, data: Path, straight: Path) -> None:
+    first = run_lamina(*arguments(folder, data, straight, "--shard", "2/2"))
+    assert first == (0, f"{folder / 'run'}: shard 2/2 is complete; other shards have 2 chunks left.\n", "")
+    assert chunks(folder) == ["000001.jsonl"]
+    second = run_lamina(*arguments(folder, data, straight, "--shard", "1/2"))
+    assert second == (0, f"{folder / 'run'}: shard 1/2 is complete; all shards are complete.\n", "")
+    assert chunks(folder) == ["000000.jsonl", "000001.jsonl", "000002.jsonl"]
+    last = (folder / "run" / "distill" / "outputs" / "000002.jsonl").read_text().splitlines()
     assert len(last) == 10
     assert set(json.loads(last[0])) == {"text", "score", "tokens"}
 
 
-def test_what_is_there_is_not_translated_again(
-    place: Path, data: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+def test_finished_chunks_are_not_translated_again(
+    folder: Path, data: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(Exception):
         pass
@@ -72,38 +72,38 @@ def test_what_is_there_is_not_translated_again(
         write(path, content)
 
     monkeypatch.setattr(distillation, "write_file", fail_at_the_second)
-    assert run_lamina(*arguments(place, data, straight, "--shard", "1/1")).returncode == 1
-    assert chunks(place) == ["000000.jsonl"]
+    assert run_lamina(*arguments(folder, data, straight, "--shard", "1/1")).returncode == 1
+    assert chunks(folder) == ["000000.jsonl"]
     plan = distillation.Distillation(
-        (straight,), place / "student.yaml", (place / "some.en",), (), (data / "valid.en",) * 2, place / "run", 2
+        (straight,), folder / "student.yaml", (folder / "some.en",), (), (data / "valid.en",) * 2, folder / "run", 2
     )
     assert distillation.translate_sources(plan, (1, 1), False, "cpu", 1, lambda *_: None) == 0
     assert written == ["000000.jsonl", "000001.jsonl", "000001.jsonl", "000002.jsonl"]
 
 
-def test_mistakes_are_one_line(place: Path, data: Path, straight: Path) -> None:
+def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None:
     for shard in ("0/2", "3/2", "x"):
-        assert run_lamina(*arguments(place, data, straight, "--shard", shard)) == (
+        assert run_lamina(*arguments(folder, data, straight, "--shard", shard)) == (
             2,
             "",
             f"lamina: --shard must be I/N with I from 1 to N, such as 2/4, but is {shard} instead.\n",
         )
-    twice = ("--target", place / "some.de", "--target", place / "some.de")
-    assert run_lamina(*arguments(place, data, straight, *twice)) == (
+    twice = ("--target", folder / "some.de", "--target", folder / "some.de")
+    assert run_lamina(*arguments(folder, data, straight, *twice)) == (
         2,
         "",
         "lamina: Give one --target per --source, but there are 2 and 1.\n",
     )
-    assert run_lamina(*arguments(place, data, straight, "--target", place / "none")) == (
+    assert run_lamina(*arguments(folder, data, straight, "--target", folder / "none")) == (
         3,
         "",
-        f"lamina: {place / 'none'}: not found.\n",
+        f"lamina: {folder / 'none'}: not found.\n",
     )
-    assert run_lamina(*arguments(place, data, straight, "--shard", "1/3")).returncode == 0
-    assert run_lamina(*arguments(place, data, straight, "--shard", "2/3", "--beam", "3")) == (
+    assert run_lamina(*arguments(folder, data, straight, "--shard", "1/3")).returncode == 0
+    assert run_lamina(*arguments(folder, data, straight, "--shard", "2/3", "--beam", "3")) == (
         2,
         "",
-        f"lamina: {place / 'run'}: cannot be resumed with a different beam. Choose another --out.\n",
+        f"lamina: {folder / 'run'}: cannot be resumed with a different beam. Choose another --out.\n",
     )
 
 
@@ -116,22 +116,22 @@ def test_mistakes_are_one_line(place: Path, data: Path, straight: Path) -> None:
         ("a dog", "x" * 200, "ratio"),
     ],
 )
-def test_what_is_unfit(source: str, target: str, reason: str | None) -> None:
-    assert distillation.unfit(source, target) == reason
+def test_filter_reasons(source: str, target: str, reason: str | None) -> None:
+    assert distillation.drop_reason(source, target) == reason
 
 
 @pytest.mark.slow
-def test_the_whole_way(place: Path, data: Path, straight: Path) -> None:
-    more = ("--target", place / "some.de", "--test", place / "some.en", place / "some.de")
-    first = run_lamina(*arguments(place, data, straight, *more))
+def test_distillation_end_to_end(folder: Path, data: Path, straight: Path) -> None:
+    more = ("--target", folder / "some.de", "--test", folder / "some.en", folder / "some.de")
+    first = run_lamina(*arguments(folder, data, straight, *more))
     assert first.returncode == 0, first.stderr
     head, *rows = first.stdout.splitlines()
     assert head.split() == ["system", "layers", "parameters", "BLEU", "difference", "p", "sentences/s", "speed"]
     assert [row.split()[0] for row in rows] == ["teacher", "student", "on"]
-    report = json.loads((place / "run" / "distill" / "report.json").read_text())
+    report = json.loads((folder / "run" / "distill" / "report.json").read_text())
     assert [row["layers"] for row in report] == ["2+2", "3+1", "3+1"]
-    assert run_lamina("translate", place / "run", stdin="A dog runs.\n").returncode == 0
-    again = run_lamina(*arguments(place, data, straight, *more))
+    assert run_lamina("translate", folder / "run", stdin="A dog runs.\n").returncode == 0
+    again = run_lamina(*arguments(folder, data, straight, *more))
     assert again.returncode == 0, again.stderr
 
 

@@ -1,4 +1,4 @@
-"""The documentation is held to the code: commands parse, options and keys exist, recipes load, the tutorial runs."""
+"""The documentation matches the code: commands parse, options and keys exist, recipes load, tutorials run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 CLI: Any = typer.main.get_command(app)
 FAIRSEQ = "from-fairseq.md"
-FILES = {"train.log", "train.m2", "train.jsonl", "train.jsonl.gz", "train.src", "train.tgt"}  # no keys of a recipe
-ELSEWHERE = {  # options of other programs that pages mention
+FILES = {"train.log", "train.m2", "train.jsonl", "train.jsonl.gz", "train.src", "train.tgt"}  # not recipe keys
+ELSEWHERE = {  # options of other programs mentioned on pages
     "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port",  # torchrun
     "--rdzv-backend", "--rdzv-endpoint",
     "--paired-bs", "--paired-ar",  # sacreBLEU
@@ -39,18 +39,18 @@ FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", flags=re.DOTALL | re.MULTILIN
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
-    """Fenced blocks of a language; those of none are commands."""
+    """Fenced blocks of a language; blocks without a language are commands."""
     return [block for language, block in FENCED.findall(page.read_text()) if language in languages]
 
 
 def inline(page: Path) -> list[str]:
-    """Code within sentences and tables."""
+    """Inline code."""
     prose = FENCED.sub("", page.read_text())
     return [code.replace(r"\|", "|") for code in re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", prose)]
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """The words after every `lamina` that stands where a command does."""
+    """Arguments of every `lamina` command."""
     for line in text.replace("\\\n", " ").splitlines():
         match = re.match(r"\s*(?:\$ |echo .* \| |torchrun .* -m |python -m )?lamina (\S.*)", line)
         if match:
@@ -59,13 +59,13 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def indented(page: Path) -> str:
-    """Blocks of four spaces."""
+    """Indented code blocks."""
     prose = FENCED.sub("", page.read_text())
     return "\n".join(re.findall(r"^    (.*)$", prose, flags=re.MULTILINE))
 
 
 def find(words: list[str]) -> tuple[Any, list[str]]:
-    """A verb, and the words that follow it."""
+    """Find a command and its arguments."""
     verb = CLI
     while hasattr(verb, "commands") and words and words[0] in verb.commands:
         verb, words = verb.commands[words[0]], words[1:]
@@ -94,7 +94,7 @@ def test_every_command_is_accepted(page: Path) -> None:
 
 
 @each_page
-def test_every_command_in_a_sentence_exists(page: Path) -> None:
+def test_every_inline_command_exists(page: Path) -> None:
     for words in commands("\n".join(code.replace("\n", " ") for code in inline(page))):
         if words[0] == "VERB":
             continue
@@ -127,15 +127,15 @@ def test_every_recipe_loads(page: Path, tmp_path: Path) -> None:
 
 
 @each_page
-def test_every_link_leads_somewhere(page: Path) -> None:
-    """On a checkout too, where generated pages are not; `tools/build_site.py` checks links to those, and anchors."""
+def test_every_link_has_a_target(page: Path) -> None:
+    """Links within the checkout; `tools/build_site.py` checks links to generated pages, and anchors."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         path = target.partition("#")[0]
         if path and ":" not in path and not re.match(r"(\.\./)*(reference|notebooks)/", path):
             assert (page.parent / path).exists(), target
 
 
-def test_the_fairseq_page_knows_every_flag_of_the_import() -> None:
+def test_the_fairseq_page_documents_every_imported_flag() -> None:
     text = (ROOT / "docs" / FAIRSEQ).read_text()
     missing = [
         name for name in {**DEFAULTS, **NEUTRAL} if f"`{name}" not in text and f"--{name.replace('_', '-')}" not in text
@@ -153,10 +153,10 @@ def test_every_key_of_a_recipe_exists(page: Path) -> None:
             place = place["properties"][key]
 
 
-def test_every_message_of_the_error_page_is_one_of_the_code() -> None:
-    """By its constant words, which are the heading that readers search for."""
+def test_every_message_on_the_error_page_is_in_the_code() -> None:
+    """Compares the constant words, which are the headings that readers search for."""
     code = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    joined = re.sub(r'"\n\s+f?"', "", code)  # strings over several lines
+    joined = re.sub(r'"\n\s+f?"', "", code)  # multi-line strings
     headings = re.findall(r"^### (.+)$", (ROOT / "docs" / "troubleshooting.md").read_text(), flags=re.MULTILINE)
     assert [each for each in headings if each not in joined] == []
     assert len(headings) >= 20
@@ -167,7 +167,7 @@ def test_the_sockets_page_builds() -> None:
         exec(compile(block, "sockets.md", "exec"), {})
 
 
-SMALLER = {  # the tutorial says, the test takes
+SMALLER = {  # the tutorial's value: the test's value
     "train=20_000, valid=500, test=500": "train=250, valid=30, test=12",
     "--vocab-size 4000": "--vocab-size 500",
     "size: tiny,": "size: tiny, d_model: 16, ffn_size: 32, heads: 2, encoder: {layers: 2}, decoder: {layers: 2},",
@@ -228,11 +228,11 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def run_page(page: str, smaller: dict[str, str]) -> list[str]:
-    """Every block of the page in its order: Python is executed, recipes are saved by their first line, commands run."""
+    """Run all blocks of a page: execute Python, save recipes under the name in their first line, run commands."""
     text = (ROOT / "docs" / page).read_text()
-    for said, taken in smaller.items():
-        assert said in text
-        text = text.replace(said, taken)
+    for documented, tested in smaller.items():
+        assert documented in text
+        text = text.replace(documented, tested)
     ran = []
     for language, block in FENCED.findall(text):
         if language == "python":

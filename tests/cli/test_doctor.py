@@ -1,4 +1,4 @@
-"""`lamina doctor` reports whatever it finds, and never fails over what is missing."""
+"""`lamina doctor` reports problems and never fails because of missing components."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_columns_are_aligned() -> None:
     assert len({re.match(r"\S*\s+", line).end() for line in lines}) == 1
 
 
-def test_a_broken_dependency_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_dependency_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     found = report(code=1)
     version = metadata.version("torch")
@@ -91,7 +91,7 @@ def test_a_missing_dependency_says_how_to_install_it(monkeypatch: pytest.MonkeyP
     }
 
 
-def test_a_missing_extra_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "FOR_DEVELOPERS", (*doctor.FOR_DEVELOPERS, *(set(EXTRAS) - {"rouge"})))
     monkeypatch.setattr(doctor.Requirement, "find", lambda each: (each.extra is None, "missing"))
     assert report(code=0)["extras"] == {
@@ -99,7 +99,7 @@ def test_a_missing_extra_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_a_model_that_does_not_work_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_model_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ArithmeticError("a gradient is not a number\nand more")
 

@@ -1,4 +1,4 @@
-"""Trained models of four systems: the engine writes what torch writes, all n-best lists of 500 demo sentences."""
+"""Trained models of four systems: engine and torch give the same n-best lists for 500 demo sentences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_500_sentences(system: str, demo: Path) -> None:
+def test_nbest_lists_of_500_sentences(system: str, demo: Path) -> None:
     (demo / f"{system}.yaml").write_text(f"name: {system}\nsystem: {system}\nmodel: {{size: tiny}}\n{TRAINING}")
     run = demo / "runs" / system
     done = run_lamina("train", demo / f"{system}.yaml", "--data", demo / "data", "--out", run)
@@ -48,4 +48,4 @@ def test_500_sentences(system: str, demo: Path) -> None:
         assert [each.log_prob for each in ours] == pytest.approx([each.log_prob for each in theirs], abs=1e-4)
     for size in (7, 32):
         together = [engine.search(sources[first : first + size], settings) for first in range(0, 500, size)]
-        assert [each for batch in together for each in batch] == found  # bit by bit
+        assert [each for batch in together for each in batch] == found  # bit-identical

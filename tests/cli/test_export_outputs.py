@@ -1,4 +1,4 @@
-"""Trained models in other engines: beam-5 outputs of 200 demo sentences are Lamina's, line by line."""
+"""Trained models exported to other engines give Lamina's beam-5 outputs for 200 demo sentences."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def trained(demo: Path, system: str) -> Path:
 
 
 def random(demo: Path, system: str) -> Path:
-    """The same model before any training, with larger weights, so that its outputs differ from source to source."""
+    """The same model untrained, with larger weights, so that outputs differ between sources."""
     folder = demo / "random" / system
     if not folder.exists():
         torch.manual_seed(1)
@@ -68,7 +68,7 @@ def random(demo: Path, system: str) -> Path:
 
 
 def check_steps(run: Path, out: Path, lines: list[str], outputs: list[Translation]) -> None:
-    """Both give the tokens of the translations the same log-probabilities, and every other token too."""
+    """Check that both give the same log-probabilities of all tokens along the translations."""
     loaded = load_run(run)
     own, exported = TorchStepper(loaded.model), OnnxBackend(out).stepper
     pad = partial(pad_sequence, batch_first=True, padding_value=loaded.model.pad_id)

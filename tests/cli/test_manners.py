@@ -1,4 +1,4 @@
-"""How the command line behaves: mistakes are one line, help has examples, shells complete, and a next step is named."""
+"""Behaviour of the command line: one-line errors, help with examples, shell completion, suggested next commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREPARE = "Example: lamina prepare --train train.en train.de --valid dev.en dev.
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every verb and sub-verb, by the words that call it."""
+    """All commands and subcommands, by name."""
     command = command or typer.main.get_command(app)
     if path:
         yield " ".join(path), command
@@ -86,18 +86,18 @@ VERBS = dict(commands())
         ("translate r --beam x", "lamina translate: --beam must be a valid integer, but is `x` instead."),
     ],
 )
-def test_a_mistake_is_one_line(line: str, message: str) -> None:
+def test_usage_errors_are_one_line(line: str, message: str) -> None:
     assert run_lamina(*line.split()) == (2, "", f"{message}\n")
 
 
-def test_a_traceback_only_with_debug() -> None:
+def test_tracebacks_need_debug() -> None:
     result = run_lamina("trian", "--debug")
     assert result.stderr.startswith("Traceback")
     assert result.stderr.endswith("Did you mean `train`? See `lamina --help`.\n")
 
 
 @pytest.mark.parametrize("words", [(), ("bench",)])
-def test_without_a_verb_the_help_is_shown(words: tuple[str, ...]) -> None:
+def test_without_a_command_the_help_is_shown(words: tuple[str, ...]) -> None:
     result = run_lamina(*words)
     path = " ".join(["lamina", *words])
     assert "Usage: " in result.stdout
@@ -105,12 +105,12 @@ def test_without_a_verb_the_help_is_shown(words: tuple[str, ...]) -> None:
 
 
 def show_help(verb: str) -> str:
-    """The help without the colours that some places force."""
+    """Help without colours, which some environments force."""
     return re.sub(r"\x1b\[[\d;]*m", "", run_lamina(*verb.split(), "--help").stdout)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_has_examples_on_top(verb: str) -> None:
+def test_help_starts_with_examples(verb: str) -> None:
     lines = [line.strip() for line in show_help(verb).splitlines()]
     heading = next(number for number, line in enumerate(lines) if line in ("Example", "Examples"))
     assert any(line == f"lamina {verb}" or line.startswith(f"lamina {verb} ") for line in lines[heading:])
@@ -135,7 +135,7 @@ def complete(shell: str, **environment: str) -> str:
     return subprocess.check_output([sys.executable, "-c", script], text=True, env=everything)
 
 
-def test_shells_complete_verbs_and_options() -> None:
+def test_shells_complete_commands_and_options() -> None:
     verbs = complete("complete_bash", COMP_WORDS="lamina tr", COMP_CWORD="1").split()
     assert verbs == ["train", "translate"]
     options = complete("complete_bash", COMP_WORDS="lamina average runs/first --l", COMP_CWORD="3").split()
@@ -150,29 +150,29 @@ def test_shells_complete_verbs_and_options() -> None:
         ("fish", "complete --command lamina"),
     ],
 )
-def test_every_shell_has_its_script(shell: str, line: str) -> None:
+def test_every_shell_has_a_completion_script(shell: str, line: str) -> None:
     assert line in complete(f"source_{shell}")
 
 
 def test_the_script_is_shown_for_the_shell_in_use() -> None:
-    script = f"{sys.executable} -m lamina --show-completion; true"  # more than one command: bash stays the parent
+    script = f"{sys.executable} -m lamina --show-completion; true"  # with several commands bash stays the parent
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert "complete -o default -F _lamina_completion lamina" in result.stdout
 
 
-def test_completion_is_offered_on_top_only() -> None:
+def test_completion_options_are_top_level_only() -> None:
     assert "--install-completion" in show_help("")
     assert all("completion" not in show_help(verb) for verb in ("train", "bench"))
 
 
 def next_command(result: Finished) -> list[str]:
-    """The words after `lamina` in the last line, if that says what to do next."""
+    """Arguments of the suggested next command, if the last line has one."""
     *_, last = result.stderr.splitlines()
     assert last.startswith("Next: lamina ")
     return shlex.split(last)[2:]
 
 
-def test_what_is_next_works_when_pasted(data: Path, straight: Path, tmp_path: Path) -> None:
+def test_the_suggested_next_command_works(data: Path, straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "my run"
     shutil.copytree(straight, run)
     files = [data / f"{split}.{language}" for split in ("train", "valid") for language in ("en", "de")]
@@ -191,22 +191,22 @@ def test_what_is_next_works_when_pasted(data: Path, straight: Path, tmp_path: Pa
         assert (result.returncode, len(result.stdout.splitlines()) >= 1) == (0, True), result.stderr
 
 
-def test_after_translating_nothing_is_said(straight: Path, tmp_path: Path) -> None:
+def test_translate_suggests_nothing(straight: Path, tmp_path: Path) -> None:
     out, short = tmp_path / "out.de", ["--beam", "1", "--max-length", "0", "3"]
     for options in (["--output", out], ["--quiet", "--output", out, "--force"], []):
         assert run_lamina("translate", straight, *short, *options, stdin="A dog runs.\n").stderr == ""
 
 
-def test_switches_have_no_value_in_the_help() -> None:
+def test_flags_have_no_value_in_the_help() -> None:
     assert "<bool>" not in show_help("train") + show_help("analyze gradients") + show_help("")
 
 
-def test_resume_is_answered() -> None:
+def test_resume_options_are_explained() -> None:
     result = run_lamina("train", "x", "--resume")
     assert (result.returncode, "to resume, rerun the same command." in result.stderr) == (2, True)
 
 
-def test_a_sign_of_life_until_there_is_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spinner_ends_with_the_first_output(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -223,11 +223,11 @@ def test_a_sign_of_life_until_there_is_output(monkeypatch: pytest.MonkeyPatch) -
         time.sleep(0.6)
     assert "lamina train: loading …" in shown
     assert shown.endswith("\r\x1b[K")
-    assert (terminal.getvalue(), out.getvalue()) == (shown, "done\n")  # nothing comes after the output
+    assert (terminal.getvalue(), out.getvalue()) == (shown, "done\n")  # no spinner after the output
     assert (sys.stderr, sys.stdout) == (terminal, out)
 
 
-def test_one_rank_speaks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_first_rank_prints(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
         say_next("lamina", "eval", Path("runs/first"))

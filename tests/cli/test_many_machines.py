@@ -1,4 +1,4 @@
-"""`torchrun` on several machines, which here are several agents of one: the same losses, and a clear end."""
+"""`torchrun` with several agents, as on several machines: the same losses, and clear errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def free_port() -> int:
 
 
 def start_agents(data: Path, out: Path, *options: str, agents: int = 2) -> list[subprocess.Popen[str]]:
-    """One agent for each machine, which find each other by c10d rendezvous; each with a process of its own."""
+    """Start one agent per machine, with c10d rendezvous and one process each."""
     port = free_port()
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={agents}", "--nproc-per-node=1"]
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=test", "--max-restarts=0"]
@@ -55,7 +55,7 @@ def losses(out: Path) -> list[dict[str, Any]]:
     return [record for record in metrics(out) if record["kind"] in ("train", "valid")]
 
 
-def test_two_agents_are_one_agent_with_two_ranks(data: Path, tmp_path: Path) -> None:
+def test_two_agents_equal_one_agent_with_two_ranks(data: Path, tmp_path: Path) -> None:
     one = train_ranks(data, tmp_path / "one", *settings(), ranks=2)
     assert one.returncode == 0, one.stderr
     finish(start_agents(data, tmp_path / "two", *settings()))
@@ -64,7 +64,7 @@ def test_two_agents_are_one_agent_with_two_ranks(data: Path, tmp_path: Path) -> 
     assert weights[0] == weights[1]
 
 
-def test_when_one_machine_is_gone_the_other_stops_and_the_same_command_resumes(data: Path, tmp_path: Path) -> None:
+def test_a_lost_machine_stops_the_others_and_the_same_command_resumes(data: Path, tmp_path: Path) -> None:
     assert train_ranks(data, tmp_path / "whole", *settings("train.max_steps=60"), ranks=2).returncode == 0
     agents = start_agents(data, tmp_path / "parts", *settings("train.max_steps=60"))
     deadline = time.monotonic() + 120
@@ -85,10 +85,10 @@ def test_when_one_machine_is_gone_the_other_stops_and_the_same_command_resumes(d
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
-def test_another_number_of_ranks_is_refused_with_the_way_out_and_then_continues(
+def test_another_number_of_ranks_needs_the_suggested_settings_to_resume(
     before: int, after: int, data: Path, tmp_path: Path
 ) -> None:
-    """Without dropout the ranks draw nothing, and the run is the one that never changed."""
+    """Without dropout no random numbers are drawn, so the run equals the one that never changed ranks."""
     sizes = {1: ["train.accumulate=2"], 2: ["train.accumulate=1"]}
     plain = ["model.dropout=0.0", "train.batch_tokens=128"]
 
@@ -108,8 +108,8 @@ def test_another_number_of_ranks_is_refused_with_the_way_out_and_then_continues(
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
 
 
-def test_ranks_ask_each_other_seldom(data: Path, tmp_path: Path) -> None:
-    """A signal to one rank stops both, at a step where they ask."""
+def test_a_signal_to_one_rank_stops_all(data: Path, tmp_path: Path) -> None:
+    """Ranks stop together, at a step where they synchronise."""
     endless = settings("train.max_steps=100000", "train.save_every=100000", "train.validate_every=100000")
     agents = start_agents(data, tmp_path / "run", *endless)
     records = tmp_path / "run" / "metrics.jsonl"

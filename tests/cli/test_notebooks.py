@@ -1,4 +1,4 @@
-"""The notebooks of `examples/` run from their first cell to their last."""
+"""The notebooks of `examples/` run completely."""
 
 from __future__ import annotations
 

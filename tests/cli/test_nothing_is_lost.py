@@ -1,4 +1,4 @@
-"""What a user has is never lost, and what is wrong is never silent."""
+"""User data is never lost, and errors are never silent."""
 
 # ruff: noqa: E501
 
@@ -35,7 +35,7 @@ from support import run_lamina
 @pytest.mark.parametrize(
     "options", [["--input", "missing.en"], ["--input", "{tmp}/latin1"], ["--prefix", "missing"]], ids=" ".join
 )
-def test_a_failed_translation_leaves_the_output_alone(options: list[str], straight: Path, tmp_path: Path) -> None:
+def test_a_failed_translation_keeps_the_existing_output(options: list[str], straight: Path, tmp_path: Path) -> None:
     (tmp_path / "good.de").write_text("mine\n")
     (tmp_path / "latin1").write_bytes(b"caf\xe9\n")
     given = [option.format(tmp=tmp_path) for option in options]
@@ -45,7 +45,7 @@ def test_a_failed_translation_leaves_the_output_alone(options: list[str], straig
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_an_output_that_is_an_input_by_another_name(straight: Path, tmp_path: Path) -> None:
+def test_an_output_that_aliases_an_input_is_rejected(straight: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("A dog.\n")
     (tmp_path / "link").symlink_to(tmp_path / "in")
     os.link(tmp_path / "in", tmp_path / "hard")
@@ -79,19 +79,19 @@ def test_a_trained_run_never_restarts_silently(damage: str, data: Path, straight
     assert ({p.relative_to(run): digest(p) for p in (run / "model").iterdir()}, digest(run / "metrics.jsonl")) == before
 
 
-def test_a_run_without_its_model_opens_from_checkpoints(straight: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_model_folder_loads_a_checkpoint(straight: Path, tmp_path: Path) -> None:
     run = copy_run(straight, tmp_path)
     expected = run_lamina("translate", run, stdin="A dog runs.\n").stdout
     shutil.rmtree(run / "model")
     assert run_lamina("translate", run, stdin="A dog runs.\n").stdout == expected
 
 
-def test_a_failed_start_pins_nothing(data: Path, tmp_path: Path) -> None:
+def test_a_failed_start_does_not_fix_the_recipe(data: Path, tmp_path: Path) -> None:
     assert train(data, tmp_path / "run", "--init-from", tmp_path).returncode == 3
     assert train(data, tmp_path / "run", "--set", "train.max_steps=9", "--set", "train.warmup=2").returncode == 0
 
 
-def test_rates_that_depend_on_the_end_cannot_move_it(data: Path, tmp_path: Path) -> None:
+def test_max_steps_cannot_change_with_a_decaying_schedule(data: Path, tmp_path: Path) -> None:
     cosine = ["--set", "train.schedule=cosine", "--set", "train.warmup=2"]
     assert train(data, tmp_path / "run", *cosine, "--set", "train.max_steps=4").returncode == 0
     result = train(data, tmp_path / "run", *cosine, "--set", "train.max_steps=8")
@@ -154,7 +154,7 @@ def test_two_preparations_exclude_each_other(tmp_path: Path) -> None:
 
 
 def test_vocabularies_of_different_widths(tmp_path: Path) -> None:
-    """More than 65,536 entries on one side, fewer on the other."""
+    """More than 65,536 entries on one side only, so that id types differ."""
     (tmp_path / "a.en").write_text("".join(f"w{n} w{n + 1}\n" for n in range(0, 70_000, 2)))
     (tmp_path / "a.de").write_text("x\n" * 35_000)
     files = ["--train", tmp_path / "a.en", tmp_path / "a.de", "--valid", tmp_path / "a.en", tmp_path / "a.de"]
@@ -176,8 +176,8 @@ def test_special_symbols_in_text_stay_text(line: str) -> None:
     assert words.decode(ids) == line
 
 
-def test_sampling_samples(straight: Path) -> None:
-    """The mean log p of draws is far below that of the best; earlier versions printed the best of several draws."""
+def test_sampling_draws_from_the_distribution(straight: Path) -> None:
+    """The mean log p of samples is far below that of the best; earlier versions printed the best of several."""
     translator = lamina.load(straight)
     best = translator.translate("A dog runs.")
     from lamina.search.sampling import SamplingSettings
@@ -247,7 +247,7 @@ def test_a_study_notices_that_its_recipe_changed(data: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
-def test_output_is_utf8_whatever_the_locale(locale: str, tmp_path: Path) -> None:
+def test_output_is_utf8_regardless_of_the_locale(locale: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("Füße\n", encoding="utf-8")
     environment = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-m", "lamina", "score", "--hyp", tmp_path / "a", "--ref", tmp_path / "Übung"]
@@ -257,7 +257,7 @@ def test_output_is_utf8_whatever_the_locale(locale: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_early(straight: Path, tmp_path: Path) -> None:
+def test_a_closed_pipe(straight: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("A dog runs.\n" * 400)
     command = f"{sys.executable} -m lamina translate {straight} --input {tmp_path / 'in'} --beam 1 --quiet | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=300, check=False)
@@ -305,8 +305,8 @@ def test_a_path_that_is_not_utf8(data: Path, tmp_path: Path) -> None:
     assert not os.path.exists(run)
 
 
-def test_messages_do_not_say_unexpected() -> None:
-    """`unexpected` is for defects; every error that a user can cause has a message of its own."""
+def test_user_errors_are_not_reported_as_unexpected() -> None:
+    """`unexpected` is for bugs; every error that a user can cause has its own message."""
     source = Path(lamina.__file__).parent
     users = [
         path for path in source.rglob("*.py") if re.search(r'"lamina: unexpected', path.read_text(encoding="utf-8"))

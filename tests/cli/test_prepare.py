@@ -1,4 +1,4 @@
-"""`lamina prepare` as a user runs it, interrupts it and runs it again."""
+"""`lamina prepare`: outputs, errors, interruption and resuming."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fingerprint(folder: Path) -> dict[str, str]:
     }
 
 
-def test_prepare_says_what_it_did(tmp_path: Path) -> None:
+def test_prepare_writes_a_report(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     with (tmp_path / "train.en").open("a") as source, (tmp_path / "train.de").open("a") as target:
         source.write("\n")
@@ -83,7 +83,7 @@ def test_the_page_on_preparing_data_works_as_written(tmp_path: Path, monkeypatch
     exec(compile(block, "preparing-data.md", "exec"), {})
 
 
-def test_again_it_is_quick_and_another_plan_is_refused(tmp_path: Path) -> None:
+def test_a_rerun_does_nothing_and_another_plan_is_rejected(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     assert run(*arguments(tmp_path)).returncode == 0
     before = fingerprint(tmp_path / "data")
@@ -133,7 +133,7 @@ def test_errors(damage: object, code: int, message: str, tmp_path: Path) -> None
     assert not (tmp_path / "data" / "meta.json").exists()
 
 
-def test_a_folder_whose_input_was_bad_takes_another(tmp_path: Path) -> None:
+def test_a_folder_can_be_reused_after_bad_input(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     good = (tmp_path / "valid.de").read_text()
     (tmp_path / "valid.de").write_text("nur eine Zeile\n")
@@ -152,7 +152,7 @@ def test_a_folder_whose_input_was_bad_takes_another(tmp_path: Path) -> None:
     ]
 
 
-def test_an_interrupted_start_takes_another_plan(tmp_path: Path) -> None:
+def test_a_folder_interrupted_at_the_start_accepts_another_plan(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "plan.json.partial").write_text("{")
@@ -161,7 +161,7 @@ def test_an_interrupted_start_takes_another_plan(tmp_path: Path) -> None:
     assert not list((tmp_path / "data").glob("*.partial"))
 
 
-def test_inputs_inside_the_output_folder_are_refused(tmp_path: Path) -> None:
+def test_inputs_inside_the_output_folder_are_rejected(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     inside = run(*arguments(tmp_path)[:-1], tmp_path)
     assert inside.returncode == 2
@@ -181,7 +181,7 @@ def test_usage_errors(tmp_path: Path) -> None:
     assert "--bpe-codes needs --subwords bpe, but it is `none`." in codes.stderr
 
 
-def test_a_full_disk_leaves_nothing_that_looks_done(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_nothing_that_looks_complete(tmp_path: Path) -> None:
     write_corpus(tmp_path, pairs=3000)
 
     def allow_small_files() -> None:
@@ -211,7 +211,7 @@ prepare.prepare(prepare.Plan(two["train"], two["valid"], vocab_size=500), out, w
 """
 
 
-def test_killed_at_any_moment_the_same_command_finishes_the_same_bytes(tmp_path: Path) -> None:
+def test_killed_at_random_and_rerun_it_writes_the_same_bytes(tmp_path: Path) -> None:
     write_corpus(tmp_path, pairs=5000)
 
     def command(out: str) -> list[str]:
@@ -231,7 +231,7 @@ def test_killed_at_any_moment_the_same_command_finishes_the_same_bytes(tmp_path:
             killed += 1
             process.kill()
             process.wait()
-        else:  # done before it could be killed: once more, and sooner
+        else:  # finished before the kill: try again, earlier
             shutil.rmtree(tmp_path / "killed")
             duration /= 2
     subprocess.run(command("killed"), check=True, timeout=120)
@@ -250,7 +250,7 @@ def test_the_demo_corpus(tmp_path: Path) -> None:
     assert data.text.target.decode(data.split("test")[3][1].tolist()) == files[5].read_text().split("\n")[3]
 
 
-def test_a_changed_shard_is_found(tmp_path: Path) -> None:
+def test_a_modified_shard_is_detected(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     run(*arguments(tmp_path))
     path = tmp_path / "data" / "train" / "00000" / "source.ids"

@@ -1,4 +1,4 @@
-"""The first rank decides; the others follow, and do not look at the run folder, which may be stale for them."""
+"""The first rank chooses the checkpoint; the others do not read the run folder, which may be stale for them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lamina.training.trainer import Trainer
 
 
 @pytest.mark.parametrize("decided", [None, 20])
-def test_a_rank_resumes_from_what_the_first_has_found(
+def test_ranks_resume_from_the_checkpoint_of_the_first(
     decided: int | None, data: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder has checkpoints up to step 24; the first rank saw none of them, or only those up to step 20."""
+    """The folder has checkpoints up to step 24; the first rank sees none, or only those up to step 20."""
     run = Path(shutil.copytree(straight, tmp_path / "run"))
     monkeypatch.setattr(objective, "DistributedDataParallel", lambda model, **_: model)
     monkeypatch.setattr(Ranks, "gather", lambda self, value: [decided, value])

@@ -23,7 +23,7 @@ def test_python_runs() -> None:
     assert names["model"].log_probs(names["source"], names["prefix"]).shape == (1, 3, 1000)
 
 
-def test_the_table_is_the_code() -> None:
+def test_the_table_of_systems_matches_the_code() -> None:
     part = SYSTEMS_PAGE.read_text().partition("| system |")[2].partition("\n\n")[0]
     rows = [line for line in part.splitlines() if line.startswith("| `")]
     listed = {name: row for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}

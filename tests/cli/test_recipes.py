@@ -109,7 +109,7 @@ def test_train_by_a_wrong_name(data: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_mistake_is_placed_in_the_shipped_file(data: Path, tmp_path: Path) -> None:
+def test_an_error_in_a_shipped_recipe_has_its_line_number(data: Path, tmp_path: Path) -> None:
     result = train(NAME, data, tmp_path / "run", "model.bridge.type=layerwise", "model.decoder.layers=3")
     line = (
         shipped_recipe(NAME).text.splitlines().index("  encoder:               # MSC's own choices, as in the paper")
@@ -127,4 +127,4 @@ def test_every_cpu_recipe_trains(name: str, data: Path, tmp_path: Path) -> None:
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     last = [record for record in records if record["kind"] == "valid"][-1]
     assert last["step"] == 20
-    assert last["loss"] < math.log(VOCABULARY) - 1  # far below that of guessing
+    assert last["loss"] < math.log(VOCABULARY) - 1  # far below the loss of a uniform guess

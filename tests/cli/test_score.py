@@ -1,4 +1,4 @@
-"""`lamina score` and `lamina compare` as a user runs them."""
+"""`lamina score` and `lamina compare`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_gleu_of_copying_jfleg() -> None:
     assert result.stdout.startswith("gleu  38.21  ("), result.stderr
 
 
-def test_mistakes_are_answered(folder: Path) -> None:
+def test_errors(folder: Path) -> None:
     hyp, ref, short = folder / "hyp", folder / "ref", folder / "short"
     result = run("score", "--hyp", short, "--ref", ref)
     assert (result.returncode, result.stderr) == (3, f"lamina: {ref} has 3 lines, but {short} has 2 lines.\n")
@@ -101,7 +101,7 @@ def test_compare_prints_one_table(folder: Path) -> None:
     assert lines[-1].endswith("(lower is better)")
 
 
-def test_compare_as_json_repeats_itself(folder: Path) -> None:
+def test_compare_as_json_is_reproducible(folder: Path) -> None:
     arguments = ["compare", "--ref", folder / "ref", "--hyp", folder / "hyp", "--hyp", folder / "worse"]
     first, second = (run(*arguments, "--json", "--samples", "50", "--seed", "3") for _ in range(2))
     assert first == second

@@ -1,4 +1,4 @@
-"""`lamina study`: recipes × seeds from one file, killed and started again."""
+"""`lamina study`: recipes × seeds from one file, killed and resumed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ set: {{train.warmup: 4, train.save_every: 4, train.gradients_every: 2}}
 
 @pytest.fixture
 def few(data: Path) -> tuple[Path, Path]:
-    """Six pairs to translate."""
+    """A test set of six pairs."""
     for language in ("en", "de"):
         lines = (data / f"valid.{language}").read_text().splitlines()[:6]
         (data / f"few.{language}").write_text("".join(f"{line}\n" for line in lines))
@@ -52,7 +52,7 @@ def study(data: Path, few: tuple[Path, Path], tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_study_killed_and_started_again(study: Path, tmp_path: Path) -> None:
+def test_a_killed_study_resumes(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-m", "lamina", "study", str(study), "--out", str(out)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
@@ -92,7 +92,7 @@ def test_a_study_killed_and_started_again(study: Path, tmp_path: Path) -> None:
         ("name: small", "name: [", "{study}: not YAML"),
     ],
 )
-def test_mistakes(old: str, new: str, message: str, study: Path) -> None:
+def test_errors(old: str, new: str, message: str, study: Path) -> None:
     study.write_text(study.read_text().replace(old, new))
     result = run_lamina("study", study)
     assert result.returncode == 2
@@ -110,7 +110,7 @@ def test_a_training_that_was_killed_says_so(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_a_recipe_that_is_nowhere(study: Path, tmp_path: Path) -> None:
+def test_an_unknown_recipe(study: Path, tmp_path: Path) -> None:
     study.write_text(study.read_text().replace("fused: {recipe: recipe.yaml}", "fused: {recipe: no-such-recipe}"))
     result = run_lamina("study", study, "--out", tmp_path / "out", "--jobs", "4", "--quiet")
     assert result.returncode == 2
@@ -130,7 +130,7 @@ def test_shipped_studies_name_shipped_recipes_that_load(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [each for each in STUDIES if "multi30k" in each.stem], ids=lambda path: path.stem)
 def test_shipped_studies_run_for_two_steps(path: Path, data: Path, few: tuple[Path, Path], tmp_path: Path) -> None:
-    """As shipped, but tiny: every training, average, score and page of every study for a CPU."""
+    """Shrinks every study for a CPU, but runs all its trainings, averages, scores and pages."""
     content = yaml.safe_load(path.read_text())
     tests = content["test"]
     content |= {"data": str(data / "data"), "steps": 2, "seeds": content["seeds"][:2]}

@@ -1,4 +1,4 @@
-"""Summarization, error correction and depth growing by command: from raw files to scores, and what goes wrong."""
+"""Commands for summarization, error correction and depth growing, from raw files to scores, and their errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_truncation_is_counted_and_boundaries_are_kept(mails: Path) -> None:
 
 
 def test_documents_of_any_length(summarizer: Path) -> None:
-    """Nothing, a word, and very much, which is truncated with a note; the recipe's limits hold."""
+    """Empty, one word, and too long, which is truncated with a note; the recipe's length limits hold."""
     long = "Dear all. " * 30_000
     result = run_lamina("translate", summarizer, "--format", "jsonl", stdin=f"\nhello\n{long}\n")
     assert result.returncode == 0, result.stderr
@@ -147,7 +147,7 @@ def test_noise_and_edits(tmp_path: Path) -> None:
     assert noisy != outputs[1].read_text() == (tmp_path / "clean").read_text()
     run(*arguments, "--output", *outputs, "--force")
     assert outputs[0].read_text() == noisy
-    assert fails(*arguments, "--output", *outputs)[0] == 2  # exists already
+    assert fails(*arguments, "--output", *outputs)[0] == 2  # already exists
     found = run("edits", "--source", outputs[0], "--hyp", outputs[1])
     assert found.count("S ") == 3
     assert "noop" in found

@@ -1,4 +1,4 @@
-"""`lamina train`: killed, stopped, resumed, spread over ranks; always the same weights."""
+"""`lamina train`: killed, stopped, resumed or distributed over ranks, it gives the same weights."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert (one / "model" / "model.safetensors").read_bytes() == (other / "model" / "model.safetensors").read_bytes()
 
 
-def test_a_run_leaves_what_it_should(straight: Path) -> None:
+def test_a_run_writes_all_its_files(straight: Path) -> None:
     for name in (
         "recipe.yaml",
         "run.json",
@@ -83,14 +83,14 @@ def test_a_run_leaves_what_it_should(straight: Path) -> None:
     assert all(record["normalised_perplexity"] < record["perplexity"] for record in valid)
 
 
-def test_a_run_that_is_done_stays_as_it_is(data: Path, straight: Path) -> None:
+def test_a_finished_run_is_not_modified(data: Path, straight: Path) -> None:
     before = metrics(straight)
     assert train(data, straight).returncode == 0
     assert metrics(straight) == before
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_it_always_resumes_to_the_same_weights(
+def test_killed_at_random_it_resumes_to_the_same_weights(
     kills: int, data: Path, straight: Path, tmp_path: Path
 ) -> None:
     generator, killed = random.Random(4), 0
@@ -107,7 +107,7 @@ def test_killed_at_random_moments_it_always_resumes_to_the_same_weights(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_signals_save_and_say_so(number: int, code: int, data: Path, straight: Path, tmp_path: Path) -> None:
+def test_signals_save_and_stop(number: int, code: int, data: Path, straight: Path, tmp_path: Path) -> None:
     with start(data, tmp_path / "run") as process:
         for line in process.stderr:
             if line.startswith("step"):
@@ -121,9 +121,7 @@ def test_signals_save_and_say_so(number: int, code: int, data: Path, straight: P
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
-    data: Path, straight: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(data: Path, straight: Path, tmp_path: Path) -> None:
     assert train(data, tmp_path / "run", "--set", "train.max_steps=15").returncode == 0
     path = tmp_path / "run" / "checkpoints" / "step_000015" / "model.safetensors"
     content = bytearray(path.read_bytes())
@@ -164,13 +162,13 @@ def test_average_errors(options: list[str], message: str, straight: Path) -> Non
     assert message in result.stderr
 
 
-def test_what_may_not_change_is_named(data: Path, straight: Path) -> None:
+def test_settings_that_cannot_change_on_resume(data: Path, straight: Path) -> None:
     result = train(data, straight, "--set", "train.lr=0.1")
     assert result.returncode == 2
     assert "cannot be resumed with another train.lr: it was 0.002 and is now 0.1." in result.stderr
 
 
-def test_a_second_process_is_refused(data: Path, tmp_path: Path) -> None:
+def test_a_second_process_is_rejected(data: Path, tmp_path: Path) -> None:
     options = ("--set", "train.max_steps=100000")
     with start(data, tmp_path / "run", *options) as first:
         first.stderr.readline()
@@ -203,7 +201,7 @@ def test_ranks_and_accumulation_give_the_weights_of_one_whole_batch(data: Path, 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_200_steps_equal_100_and_a_kill(ranks: int, data: Path, tmp_path: Path) -> None:
-    """The kill comes between two checkpoints and within an epoch."""
+    """The kill is between two checkpoints and within an epoch."""
     options = ["train.max_steps=200", "train.save_every=35", "train.validate_every=35", "train.log_every=1"]
     long = [part for option in options for part in ("--set", option)]
     assert train_ranks(data, tmp_path / "whole", *long, ranks=ranks).returncode == 0
@@ -248,7 +246,7 @@ def test_when_one_rank_dies_all_end(data: Path, tmp_path: Path) -> None:
     assert not subprocess.run(["pgrep", "-g", str(process.pid)], capture_output=True, check=False).stdout
 
 
-def test_divergence_stops_with_the_layer_and_the_last_good_checkpoint(data: Path, tmp_path: Path) -> None:
+def test_divergence_reports_the_layer_and_the_last_good_checkpoint(data: Path, tmp_path: Path) -> None:
     result = train(data, tmp_path / "run", "--set", "train.lr=1.0e+30", "--set", "train.warmup=0")
     assert result.returncode == 4
     assert "Training diverged at step" in result.stderr
@@ -294,7 +292,7 @@ def copy_of(data: Path, tmp_path: Path) -> Path:
     ],
     ids=["missing file", "missing shard", "truncated", "vocabulary"],
 )
-def test_damaged_data_is_named_and_nothing_is_lost(
+def test_damaged_data_is_reported_and_nothing_is_lost(
     name: str, damage: Callable[[Path], object], message: str, data: Path, straight: Path, tmp_path: Path
 ) -> None:
     damaged = copy_of(data, tmp_path)
@@ -308,8 +306,8 @@ def test_damaged_data_is_named_and_nothing_is_lost(
 
 
 @pytest.mark.slow
-def test_a_full_disk_keeps_the_checkpoint_before(data: Path, straight: Path, tmp_path: Path) -> None:
-    """A limit on the size of files stands in for the disk."""
+def test_a_full_disk_keeps_the_previous_checkpoint(data: Path, straight: Path, tmp_path: Path) -> None:
+    """Simulated by a limit on the file size."""
     smaller = ["--set", "train.max_steps=12"]
     assert train(data, tmp_path / "run", *smaller).returncode == 0
     largest = (tmp_path / "run" / "checkpoints" / "step_000010" / "training_state.pt").stat().st_size
@@ -326,7 +324,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(data: Path, straight: Path, tmp
     assert metrics(tmp_path / "run")[-1] == metrics(straight)[-1]
 
 
-def test_another_vocabulary_cannot_be_tuned(data: Path, straight: Path, tmp_path: Path) -> None:
+def test_fine_tuning_needs_the_same_vocabulary(data: Path, straight: Path, tmp_path: Path) -> None:
     pairs = [str(data / f"{split}.{language}") for split in ("valid", "valid") for language in ("en", "de")]
     files = ["--train", *pairs[:2], "--valid", *pairs[2:]]
     assert run_lamina("prepare", *files, "--vocab-size", "5000", "--out", tmp_path / "other").returncode == 0
@@ -345,7 +343,7 @@ def test_another_vocabulary_cannot_be_tuned(data: Path, straight: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_a_moving_average_is_what_is_saved_and_it_resumes_exactly(data: Path, tmp_path: Path) -> None:
+def test_the_moving_average_is_saved_and_resumes_exactly(data: Path, tmp_path: Path) -> None:
     own = ["--set", "train.ema=0.5", "--set", "train.save_every=1", "--set", "train.keep_last=30"]
     plain_run, averaged = tmp_path / "plain", tmp_path / "ema"
     assert train(data, plain_run, *own[2:]).returncode == 0
@@ -390,7 +388,7 @@ def test_the_best_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "checkpoints" / "best.txt").read_text() == f"step_{best[0]:06}\n"
 
 
-def test_gradient_norms_are_recorded_as_they_are_before_clipping(data: Path, tmp_path: Path) -> None:
+def test_gradient_norms_are_recorded_before_clipping(data: Path, tmp_path: Path) -> None:
     first_steps = ["train.max_steps=2", "train.warmup=1", "train.gradients_every=1"]
     norms = []
     for limit in ("null", "1e-6"):
@@ -398,12 +396,12 @@ def test_gradient_norms_are_recorded_as_they_are_before_clipping(data: Path, tmp
         result = train(data, tmp_path / limit, *(part for option in options for part in ("--set", option)))
         assert result.returncode == 0, result.stderr
         norms += [record["encoder"] for record in metrics(tmp_path / limit) if record["kind"] == "gradients"]
-    assert norms[0] == norms[2]  # of the first step; then the weights differ
+    assert norms[0] == norms[2]  # first step only; afterwards the weights differ
     assert min(norms[0]) > 1e-6
 
 
 @pytest.mark.slow
-def test_bleu_at_validation_chooses_the_best(data: Path, tmp_path: Path) -> None:
+def test_validation_bleu_selects_the_best_checkpoint(data: Path, tmp_path: Path) -> None:
     options = ["train.bleu_sentences=8", "train.best_by=bleu", "train.validate_every=12"]
     result = train(data, tmp_path / "run", *(part for option in options for part in ("--set", option)))
     assert result.returncode == 0, result.stderr
@@ -425,7 +423,7 @@ def test_tensorboard(data: Path, tmp_path: Path) -> None:
     assert {"train/loss", "gradients/encoder_00", "gradients/encoder_01"} <= set(events.Tags()["scalars"])
 
 
-def test_a_missing_extra_says_what_to_install(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     result = train(data, tmp_path / "run", "--tensorboard")
     assert result.returncode == 5

@@ -1,4 +1,4 @@
-"""`lamina translate`, `rescore`, `eval` and `compare` on runs: N lines in, N lines out, and numbers that agree."""
+"""`lamina translate`, `rescore`, `eval` and `compare` on runs: one output line per input line, consistent scores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def source(data: Path) -> list[str]:
     return (data / "valid.en").read_text().splitlines()[:9]
 
 
-def test_lines_out_are_lines_in(straight: Path, source: list[str], tmp_path: Path) -> None:
+def test_one_output_line_per_input_line(straight: Path, source: list[str], tmp_path: Path) -> None:
     lines = [source[0], "", source[1], " \x00 ", "a\u2028b\x00\r", *source[2:]]
     text = "\n".join(lines) + "\n"
     piped = translate(straight, stdin=text)
@@ -45,7 +45,7 @@ def test_lines_out_are_lines_in(straight: Path, source: list[str], tmp_path: Pat
     assert one_by_one.stdout == piped.stdout
 
 
-def test_python_is_the_command(straight: Path, source: list[str]) -> None:
+def test_python_gives_the_output_of_the_command(straight: Path, source: list[str]) -> None:
     command = run_lamina("translate", straight, "--format", "jsonl", stdin="\n".join(source))
     records = [json.loads(line) for line in command.stdout.splitlines()]
     results = lamina.load(straight).translate(source, beam=5, lenpen=1.0)
@@ -139,9 +139,7 @@ def test_prefix_ensemble_checkpoint_and_sampling(straight: Path, source: list[st
     assert len(translate(straight, "--int8", stdin=text).stdout.splitlines()) == len(source)
 
 
-def test_eight_bits_that_are_slower_are_said_to_be(
-    straight: Path, source: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_note_if_int8_is_slower(straight: Path, source: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lamina.translation.loading.int8_ratio", lambda _: 1.25)
     monkeypatch.setattr("lamina.engine.cache.user_cache", lambda _: None)
     result = translate(straight, "--int8", stdin=source[0] + "\n")
@@ -149,7 +147,7 @@ def test_eight_bits_that_are_slower_are_said_to_be(
     assert translate(straight, "--int8", "--quiet", stdin=source[0] + "\n").stderr == ""
 
 
-def test_a_very_long_line_is_cut_and_said_to_be(straight: Path) -> None:
+def test_a_very_long_line_is_truncated_with_a_note(straight: Path) -> None:
     result = run_lamina(
         "translate", straight, "--beam", "1", "--max-length", "0", "5", stdin="dog " * 3000 + "\nA dog.\n"
     )
@@ -159,7 +157,7 @@ def test_a_very_long_line_is_cut_and_said_to_be(straight: Path) -> None:
     assert LONGEST == 1024
 
 
-def test_eval_is_translate_and_score(data: Path, straight: Path, tmp_path: Path) -> None:
+def test_eval_equals_translate_and_score(data: Path, straight: Path, tmp_path: Path) -> None:
     files = [str(data / "valid.en"), str(data / "valid.de")]
     result = run_lamina(
         "eval", straight, "--test", *files, "--output", tmp_path / "out", "--metric", "bleu,chrf", "--json"
@@ -215,7 +213,7 @@ def test_errors(arguments: list[str], code: int, message: str, straight: Path) -
     assert result.stderr.endswith(message)
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
+def test_folders_that_are_not_runs(tmp_path: Path) -> None:
     result = run_lamina("translate", tmp_path)
     assert (result.returncode, result.stderr) == (
         3,
@@ -224,7 +222,7 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_is_no_error(straight: Path, source: list[str]) -> None:
+def test_a_closed_pipe_is_not_an_error(straight: Path, source: list[str]) -> None:
     script = (
         f"yes {shlex.quote(source[0])} | {sys.executable} -m lamina translate {straight} --buffer 5 --beam 1 | head -2"
     )

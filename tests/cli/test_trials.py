@@ -1,6 +1,6 @@
-"""Bad input, one row for each trial: the command, what is wrong with its input, the exit code and the message.
+"""Bad input, one row per trial: command, problem of its input, exit code and message.
 
-A new command adds its rows here. Whatever happens, there is no traceback and no "unexpected" error.
+New commands add rows here. No trial may give a traceback or an "unexpected" error.
 """
 
 # ruff: noqa: E501
@@ -29,7 +29,7 @@ class Trial(NamedTuple):
     command: str  # with {tmp}, {run}, {data} and {recipe}
     code: int
     message: str
-    make: Callable[[Path], Any] = lambda tmp: None  # prepares {tmp}
+    make: Callable[[Path], Any] = lambda tmp: None  # sets up {tmp}
 
 
 def text(name: str, content: str = "A dog runs.\n") -> Callable[[Path], Any]:
@@ -135,7 +135,7 @@ TRIALS = [
     Trial("systems of paths", "study {tmp}/s.yaml", 2, "systems.../../evil", text("s.yaml",
           "name: s\ndata: d\ntest: [a, b]\nsteps: 1\nbaseline: ../../evil\nsystems: {../../evil: {recipe: r}}\n")),
     Trial("study not YAML", "study {tmp}/s.yaml", 2, "s.yaml: not YAML", text("s.yaml", "a: [")),
-    # models, data and folders of other kinds
+    # models, data and unrelated folders
     Trial("symbolic loop", "translate {tmp}/loop", 3, "loop", lambda tmp: (tmp / "loop").symlink_to(tmp / "loop")),
     Trial("serve nothing", "serve", 2, "RUN is required. Example: lamina serve runs/first"),
     Trial("serve no run", "serve {tmp}/none", 3, "none: not found."),
@@ -223,7 +223,7 @@ def test_trial(trial: Trial, data: Path, straight: Path, tmp_path: Path) -> None
     assert {path: path.read_bytes() for path in before} == before
 
 
-FOLDERS = {  # what is damaged, and how it is used
+FOLDERS = {  # damaged file and the command that reads it
     "model/config.json": "translate {run}",
     "model/text.json": "translate {run}",
     "model/subwords.model": "translate {run}",
@@ -265,8 +265,8 @@ def test_a_damaged_file_is_named(name: str, content: str, data: Path, straight: 
     assert "unexpected" not in result.stderr
 
 
-def test_what_a_kill_or_a_user_leaves_among_checkpoints(straight: Path, tmp_path: Path) -> None:
-    """Other names are passed over, and damaged pointers and records are as good as none."""
+def test_stray_files_among_checkpoints_are_ignored(straight: Path, tmp_path: Path) -> None:
+    """Unknown names are ignored; damaged pointers and records count as missing."""
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     (run / "checkpoints" / "step_abc").mkdir()

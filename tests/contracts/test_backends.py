@@ -1,4 +1,4 @@
-"""What torch and the CPU engine must keep for every combination: they are two implementations of one mathematics."""
+"""Contracts of torch and the CPU engine for every combination: two implementations of the same mathematics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHORT = SearchSettings(beam=3, max_length=(1.0, 3))
 @every_backend
 @every_combination
 def test_step_by_step_equals_full_forward(combination: Combination, backend: str) -> None:
-    """Three beams per source that part ways, then swap, then one source leaves."""
+    """Three hypotheses per source diverge and swap, then one source is dropped."""
     searcher, beams = Searcher(backend, build_combination(combination)), 3
     source_BS = make_batch().source_BS
     stepper = searcher.stepper
@@ -51,7 +51,7 @@ def test_step_by_step_equals_full_forward(combination: Combination, backend: str
 @every_combination
 @pytest.mark.parametrize("backend", ["engine", "engine-int8"])
 def test_a_compiled_search(combination: Combination, backend: str) -> None:
-    """It finds what the search in Python finds, in 32 bits with torch, and a batch changes no bit of its results."""
+    """Compiled search equals search in Python, in fp32, and its results are bit-identical in any batch."""
     model, source_BS = build_combination(combination), make_batch().source_BS
     searcher = Searcher(backend, model)
     found = searcher.search(source_BS, SHORT)

@@ -19,7 +19,7 @@ def copy_batch(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
 
 
 def norms_by_name(model: Seq2Seq) -> list[float]:
-    """One per encoder layer, from the names of the parameters alone."""
+    """Gradient norm per encoder layer, derived from parameter names."""
     squares: dict[int, float] = {}
     for name, parameter in model.named_parameters():
         if name.startswith("encoder.layers."):

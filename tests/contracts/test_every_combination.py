@@ -1,4 +1,4 @@
-"""What every encoder × bridge × head × decoder attention must keep, with either norm."""
+"""Contracts of every encoder × bridge × head × decoder attention, with either norm."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from support import (
 
 
 @every_combination
-def test_shape_and_mass(combination: Combination) -> None:
+def test_shape_and_probability_mass(combination: Combination) -> None:
     batch = make_batch()
     with torch.no_grad():
         log_probs_BTV = build_combination(combination).log_probs(batch.source_BS, batch.prefix_BT)
@@ -85,13 +85,13 @@ def test_every_parameter_gets_a_gradient(combination: Combination) -> None:
     model(*make_batch(), 0.1).mean().backward()
     without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
     assert not without
-    # the bias of keys moves all scores of a query alike, so its slice of a packed bias is 0, never a whole gradient
+    # the key bias shifts all scores of a query equally, so only its slice of a packed bias has gradient 0
     still = [name for name, parameter in model.named_parameters() if not parameter.grad.abs().sum() > 0]
     assert not still
 
 
 @every_combination
-def test_loss_is_that_of_the_log_probabilities(combination: Combination) -> None:
+def test_loss_matches_the_log_probabilities(combination: Combination) -> None:
     model, batch, smoothing = build_combination(combination), make_batch(), 0.1
     with torch.no_grad():
         loss = model(*batch, smoothing)
@@ -116,8 +116,8 @@ def test_save_and_load(combination: Combination, tmp_path: Path) -> None:
 
 
 @every_combination
-def test_a_bridge_says_whether_it_reads_the_top(combination: Combination) -> None:
-    """The encoder's final norm has parameters only if so."""
+def test_a_bridge_declares_whether_it_reads_the_top(combination: Combination) -> None:
+    """The encoder's final norm has parameters only if it does."""
     model = build_combination(combination)
     enc = model.encode(make_batch().source_BS)
     top_BSD = enc.top_BSD.detach().requires_grad_()
@@ -129,7 +129,7 @@ def test_a_bridge_says_whether_it_reads_the_top(combination: Combination) -> Non
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_number_types(system: str, dtype: torch.dtype) -> None:
+def test_other_dtypes(system: str, dtype: torch.dtype) -> None:
     model, batch = small(system), make_batch()
     with torch.no_grad():
         expected = model.log_probs(batch.source_BS, batch.prefix_BT)
@@ -152,7 +152,7 @@ def test_tokens_of_the_wrong_shape_are_named() -> None:
 
 
 @pytest.mark.parametrize("combination", [each for each in ILLEGAL if each.norm == "pre"], ids=str)
-def test_illegal_pairs_are_named(combination: Combination) -> None:
+def test_invalid_combinations_are_named(combination: Combination) -> None:
     with pytest.raises(ConfigurationError) as caught:
         build(size="tiny", vocab_size=VOCABULARY, **combination.choices())
     message = str(caught.value)

@@ -1,4 +1,4 @@
-"""`docs/extending.md` is followed as written, in a copy of the package, and its bridge is held to the contracts."""
+"""`docs/extending.md` works as written in a copy of the package, and its bridge passes the contracts."""
 
 from __future__ import annotations
 

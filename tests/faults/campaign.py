@@ -37,21 +37,21 @@ from lamina.study import launch
 
 MOST_MEMORY = 2 * 2**30
 VALUES = (b"1000000000", b"-1", b"0", b"NaN", b"1e308", b'"x"', b"null", b"[]", b"18446744073709551616")
-MOST_LINES = 12  # of a message: a recipe's problems are told all at once
+MOST_LINES = 12  # of a message: all problems of a recipe are reported together
 
 
 class Campaign:
-    """Trials are numbered, and each draws from its own generator: one that failed can be repeated alone."""
+    """Numbered trials, each with its own random generator, so that a failed one can be repeated alone."""
 
     def __init__(self, reference: Path, scratch: Path, seed: int) -> None:
         self.reference, self.scratch, self.seed = reference, scratch, seed
         self.wholes: dict[str, Outcome] = {}
-        self.results: dict[str, str] = {}  # digests of what readers give without damage
+        self.results: dict[str, str] = {}  # digests of readers' output without damage
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
 
     def prepare(self) -> None:
-        """The reference, and what every reader makes of undamaged files."""
+        """Create the reference and record each reader's output for undamaged files."""
         self.wholes = make_reference(self.reference)
         for words, needs in {reader.words: reader.needs for reader in READERS.values()}.items():
             run_here(self.copy(needs), words.split(), STDIN)  # so that no copy has to import anything
@@ -62,7 +62,7 @@ class Campaign:
             self.results[name] = digest(folder / reader.result)
 
     def copy(self, names: tuple[str, ...]) -> Path:
-        """A fresh folder with some of the reference."""
+        """Copy parts of the reference to a fresh folder."""
         folder = self.scratch / "case"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -72,7 +72,7 @@ class Campaign:
         return folder
 
     def kill(self, number: int) -> None:
-        """Start a command again and again, killing it, until it ends by itself; then compare."""
+        """Start and kill a command repeatedly until it finishes, then compare its output."""
         name = list(COMMANDS)[number % len(COMMANDS)]
         command, chance = COMMANDS[name], random.Random(f"{self.seed} kill {number}")
         needs = {"data", "run", "recipe.yaml", "study.yaml", "train.en", "train.de", "valid.en", "valid.de"}
@@ -106,7 +106,7 @@ class Campaign:
         self.problems += [f"kill {number}, {name}: {problem}" for problem in problems]
 
     def state(self, name: str, folder: Path) -> Any:
-        """What must not go backwards, or be lost."""
+        """State that must never go backwards or be lost."""
         if name == "translate":
             return (folder / "out.de").read_bytes()
         if name == "average":
@@ -115,7 +115,7 @@ class Campaign:
         return max((path.name for path in checkpoints), default="")
 
     def check_after_kill(self, name: str, folder: Path, before: Any) -> list[str]:
-        """Right after a kill: outputs are whole, and what was there before opens."""
+        """Check right after a kill that outputs are complete and earlier files still open."""
         try:
             now = self.state(name, folder)
         except OSError as error:
@@ -140,7 +140,7 @@ class Campaign:
         return [f"{run_folder} does not open: {opened.said[-300:]}"] if opened.code else []
 
     def damage(self, number: int) -> None:
-        """One damaged file, and the command that reads it."""
+        """Damage a file and run the command that reads it."""
         name = list(READERS)[number % len(READERS)]
         reader, chance = READERS[name], random.Random(f"{self.seed} damage {number}")
         folder = self.copy(reader.needs)
@@ -157,7 +157,7 @@ class Campaign:
             self.problems.append(f"damage {number}, {name} ({how}): {problem}")
 
     def judge(self, name: str, outcome: Outcome, harmless: bool) -> str | None:
-        """What is wrong with how a command took a damaged file, if anything."""
+        """Describe how a command mishandled a damaged file, if it did."""
         if outcome.memory > MOST_MEMORY:
             return f"{outcome.memory / 2**30:.1f} GiB of memory"
         if outcome.code not in (0, 2, 3) or re.search("Traceback|lamina: unexpected", outcome.said):
@@ -176,7 +176,7 @@ def losses(folder: Path) -> dict[Any, Any]:
 
 
 def damage(content: bytes, chance: random.Random) -> tuple[str, bytes]:
-    """The content with a random change."""
+    """Apply a random change to the content."""
     place = chance.randrange(len(content) + 1)
     start, rest = content[:place], content[place:]
     how = chance.choice(("flip", "truncate", "insert", "zeros", "repeat", "number", "noise"))
@@ -188,7 +188,7 @@ def damage(content: bytes, chance: random.Random) -> tuple[str, bytes]:
         return how, start + bytes(chance.randint(1, 512)) + rest[chance.randint(0, 512) :]
     if how == "repeat":
         return how, start + rest[: chance.randint(1, 512)] + rest
-    if how == "number":  # the next number becomes huge, negative, not a number or text
+    if how == "number":  # replace the next number by a huge or negative one, NaN or text
         return how, start + re.sub(rb"\d+", chance.choice(VALUES), rest, count=1)
     if how == "noise":
         return how, chance.randbytes(chance.randint(0, 2000))
@@ -196,7 +196,7 @@ def damage(content: bytes, chance: random.Random) -> tuple[str, bytes]:
 
 
 def summarise(counts: Counter[str]) -> dict[str, Any]:
-    """Counts by their parts."""
+    """Count trials by kind and outcome."""
     found: dict[str, Any] = {}
     for key, count in sorted(counts.items()):
         kind, name, what = key.split("/", 1)[0], key.split("/", 1)[1].rpartition("/")[0], key.rpartition("/")[2]
@@ -214,7 +214,7 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     ready_folder()
-    typer.main.get_command = cache(typer.main.get_command)  # made once, not in every copy
+    typer.main.get_command = cache(typer.main.get_command)  # once, not in every fork
     launch.subprocess = argparse.Namespace(Popen=ForkedProcess)  # type: ignore[attr-defined]
     launch.POLL = 0.01
     adopt_orphans()
@@ -233,7 +233,7 @@ def main() -> int:
 
 
 def carry_out(campaign: Campaign, options: argparse.Namespace) -> int:
-    """All trials that are missing; what is known so far is always in the summary."""
+    """Run all missing trials; the summary is always up to date."""
     options.summary.parent.mkdir(parents=True, exist_ok=True)
     asked = {"seed": options.seed, "kills": options.kills, "damaged": options.damaged}
     before: dict[str, Any] = json.loads(options.summary.read_text()) if options.summary.is_file() else {}

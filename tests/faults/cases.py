@@ -1,4 +1,4 @@
-"""What the campaign runs: a folder with everything once, the commands that are killed, and the files that are damaged."""
+"""Cases of the campaign: a reference folder, commands to kill and files to damage."""
 
 # ruff: noqa: E501
 
@@ -44,20 +44,20 @@ SHORT = f"{DECODE} --beam 2 --max-length 0 3"
 
 
 class Command(NamedTuple):
-    """A command that is killed."""
+    """A command to kill."""
 
     words: str
-    makes: tuple[str, ...]  # removed before it starts
-    results: tuple[str, ...]  # that must be the same in the end
+    makes: tuple[str, ...]  # removed before the start
+    results: tuple[str, ...]  # outputs that must be the same in the end
 
 
 class Reader(NamedTuple):
-    """A command that reads a file, and whether that file is protected by a digest, or by a format that has one."""
+    """A command that reads a file, and whether a digest or checksum protects the file."""
 
     words: str
-    needs: tuple[str, ...]  # copied for it
+    needs: tuple[str, ...]  # copied for the command
     protected: bool = True
-    result: str = "out.log"  # of a file that is accepted, the same as without damage
+    result: str = "out.log"  # output must equal that of the undamaged file
 
 
 COMMANDS = {
@@ -110,7 +110,7 @@ if find_spec("transformers"):
 
 
 def write_inputs(folder: Path) -> None:
-    """Text of every format that is read."""
+    """Write text in every input format."""
     write_demo(folder, train=120, valid=12, test=1)
     english, german = ((folder / f"valid.{language}").read_text().splitlines() for language in ("en", "de"))
     both = list(zip(english, german, strict=True))
@@ -139,7 +139,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def make_reference(folder: Path) -> dict[str, Outcome]:
-    """Everything once in this process, so that its copies need not import or compile; then each command in a copy."""
+    """Run everything once in this process, so that forks need not import or compile; then each command in a fork."""
     write_inputs(folder)
     for command in COMMANDS.values():
         demand(folder, command.words)
@@ -165,7 +165,7 @@ def demand(folder: Path, words: str) -> None:
 
 
 def write_marian(folder: Path) -> None:
-    """A Marian checkpoint with random weights, in a copy of this process: transformers is large."""
+    """Write a Marian checkpoint with random weights, in a fork because transformers is large."""
     child = os.fork()
     if child == 0:
         import sentencepiece

@@ -1,4 +1,4 @@
-"""Commands in copies of this process, which has imported and compiled everything already, and ways to end them."""
+"""Run commands in forks of this process, which has already imported and compiled everything, and kill them."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from typing import Any
 
 from lamina.cli import main
 
-CPU_SECONDS, WALL_SECONDS = 60, 900  # that a command may take
-POLL = 0.001  # seconds between looks at a command that is to be killed
-ADDRESSES = 12 * 2**30  # bytes; a command that needs more runs out of memory
-PR_SET_CHILD_SUBREAPER = 36  # of Linux' prctl
+CPU_SECONDS, WALL_SECONDS = 60, 900  # time limits of a command
+POLL = 0.001  # seconds between checks of a command to kill
+ADDRESSES = 12 * 2**30  # address space limit in bytes
+PR_SET_CHILD_SUBREAPER = 36  # Linux prctl
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate", "os.link", "os.symlink"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended."""
+    """Outcome of a command."""
 
-    code: int  # negative: the signal
-    killed: bool  # by us
+    code: int  # negative for a signal
+    killed: bool  # by the campaign
     out: str
     said: str
     cpu: float  # seconds
     memory: int  # bytes
-    operations: int  # on files
+    operations: int  # file operations
 
 
 @dataclass(frozen=True)
 class Kill:
-    """When a command is to be killed; `at` is a part of the whole, from 0 to 1."""
+    """When to kill a command; `at` is a fraction of the whole run."""
 
     way: str  # "moment", "operation" or "write"
     at: float
-    bytes: int = 0  # of a file, after which a write ends the process
+    bytes: int = 0  # file size at which a write ends the process
 
     @classmethod
     def draw(cls, chance: random.Random) -> Kill:
@@ -55,14 +55,14 @@ class Kill:
 
 
 class Operations:
-    """Counts what this process and its children do to files, and kills the one that is at the chosen operation."""
+    """Counts file operations of this process and its children, and kills the process at the chosen operation."""
 
     def __init__(self) -> None:
         self.count = mmap.mmap(-1, 8)  # shared with children
         self.fatal: int | None = None
 
     def note(self, event: str = "", arguments: tuple[Any, ...] = ()) -> None:
-        """An audit hook; also called by what the audit does not see."""
+        """Audit hook; also called by operations that are not audited."""
         opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         if not (opened or not event or event in CHANGES):
             return
@@ -75,7 +75,7 @@ class Operations:
         return int.from_bytes(self.count[:8], "little")
 
     def watch(self) -> None:
-        """From now on, in this process."""
+        """Start counting in this process."""
         from lamina.base import files
 
         sys.addaudithook(self.note)
@@ -93,7 +93,7 @@ class Operations:
 
 
 class ForkedProcess:
-    """Stands in for `subprocess.Popen` of a `lamina` command: a child of its own, but without a new interpreter."""
+    """Replaces `subprocess.Popen` of a `lamina` command by a fork, without a new interpreter."""
 
     def __init__(
         self, command: list[str], *, stdout: Any, stderr: Any, start_new_session: bool, preexec_fn: Callable[[], None]
@@ -123,12 +123,12 @@ class ForkedProcess:
 
 
 def adopt_orphans() -> None:
-    """Have processes whose parents were killed become children of this one, so that it can wait for them."""
+    """Become the subreaper of orphaned processes, so that this process can wait for them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def run_here(folder: Path, words: list[str], stdin: str = "") -> tuple[int, str]:
-    """A command in this process: what it imports and compiles is then there for all copies."""
+    """Run a command in this process, so that all forks share its imports and compiled code."""
     before, place, said = (sys.argv, sys.stdin), Path.cwd(), io.StringIO()
     os.chdir(folder)
     sys.argv = ["lamina", *words]
@@ -149,7 +149,7 @@ def exit_code(end: SystemExit) -> int:
 
 
 def execute(words: list[str]) -> None:
-    """In a copy of the process: a command, and the end."""
+    """Run a command in a fork and exit."""
     sys.argv = ["lamina", *words]
     code = 70
     try:
@@ -166,7 +166,7 @@ def execute(words: list[str]) -> None:
 def run(
     folder: Path, words: list[str], stdin: str = "", kill: Kill | None = None, whole: Outcome | None = None
 ) -> Outcome:
-    """A command in a copy of this process; with `kill` it is ended at that part of its whole run."""
+    """Run a command in a fork; with `kill`, kill it at that fraction of its run."""
     operations = Operations()
     if kill is not None and whole is not None and kill.way == "operation":
         operations.fatal = 1 + int(kill.at * whole.operations)
@@ -179,7 +179,7 @@ def run(
             os.dup2(os.open(path.name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # which Python ignores
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # ignored by Python
         operations.watch()
         execute(words)
     limit = None if kill is None or whole is None or kill.way == "operation" else kill.at * whole.cpu * 1.05
@@ -202,7 +202,7 @@ def run(
 
 
 def strike(child: int, kill: Kill) -> None:
-    """Kill the command, or one of its processes, or limit the files that they write."""
+    """Kill the command or one of its processes, or limit the size of the files they write."""
     family = [child, *descendants(child)]
     if kill.way == "moment":
         os.kill(family[kill.bytes % len(family)], signal.SIGKILL)
@@ -221,7 +221,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a process and its living children."""
+    """CPU seconds of a process and its living children."""
     total = 0.0
     for each in (pid, *descendants(pid)):
         with suppress(OSError, ValueError, IndexError):
@@ -230,7 +230,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def wait_for_orphans() -> None:
-    """Until every process that a killed command has left has ended; one that does not is an error."""
+    """Wait until all processes left by a killed command have ended; raise if one does not."""
     limit = time.monotonic() + WALL_SECONDS
     while time.monotonic() < limit:
         try:

@@ -1,6 +1,6 @@
-"""Five updates of every published system from a fixed seed: `python tests/golden/loss_curves.py` records them anew.
+"""Five updates of every published system from a fixed seed; `python tests/golden/loss_curves.py` records them again.
 
-A change of code that is not meant to change the mathematics must leave `loss_curves.json` as it is.
+A refactoring must not change `loss_curves.json`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VOCABULARY, SENTENCES, LENGTH, UPDATES = 31, 6, 9, 5
 
 
 def loss_curve(system: str) -> list[float]:
-    """The label-smoothed loss per token before each of five updates with Adam, dropout included."""
+    """Label-smoothed loss per token before each of five Adam updates, with dropout."""
     torch.manual_seed(1)
     model = build(system, size="tiny", vocab_size=VOCABULARY, d_model=32, ffn_size=48, dropout=0.1)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

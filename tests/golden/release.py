@@ -1,7 +1,7 @@
-"""What the SurfaceFusion release computes, said once more in the plainest way: an oracle for the importer.
+"""A plain reimplementation of the SurfaceFusion release: an oracle for the importer.
 
-Written from the flags' meaning, sentence by sentence and position by position, with no code shared with Lamina.
-`test_fairseq.py` first holds it against the release's own recorded outputs, then uses it for flags nobody recorded.
+Written from the meaning of the flags, one sentence and position at a time, without sharing code with Lamina.
+`test_fairseq.py` first compares it with recorded outputs of the release, then uses it for flags that were not recorded.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FLAGS: dict[str, Any] = {
 
 
 def make_weights(flags: Namespace, vocabulary: int, seed: int = 5) -> Weights:
-    """Random weights under the names that the release would save for these flags."""
+    """Random weights with the names that the release saves for these flags."""
     d, f = flags.encoder_embed_dim, flags.encoder_ffn_embed_dim
     shapes: dict[str, tuple[int, ...]] = {"encoder.version": (1,), "decoder.version": (1,)}
 
@@ -103,7 +103,7 @@ def make_weights(flags: Namespace, vocabulary: int, seed: int = 5) -> Weights:
 
 
 class Release:
-    """One sentence at a time, no batches, no padding."""
+    """The release's model, one sentence at a time without batches or padding."""
 
     def __init__(self, flags: Namespace, weights: Weights) -> None:
         self.flags, self.weights = flags, weights

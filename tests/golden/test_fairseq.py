@@ -142,7 +142,7 @@ def test_other_flags(changes: dict[str, Any], tmp_path: Path) -> None:
     model, _ = load(tmp_path)
     generator = torch.Generator().manual_seed(9)
     sources = [[*torch.randint(4, WORDS, (n,), generator=generator).tolist(), 2] for n in (4, 9, 1)]
-    sources.append([5, 6, 2])  # nothing for the release's pooling to take
+    sources.append([5, 6, 2])  # no tokens for the release's pooling
     prefixes = [[2, *torch.randint(4, WORDS, (n,), generator=generator).tolist()] for n in (5, 3, 4, 1)]
     for left in (True, False):
         with torch.no_grad():
@@ -171,7 +171,7 @@ def test_other_flags(changes: dict[str, Any], tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_cannot_be_imported_is_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_unsupported_flags_are_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, changes)
     with pytest.raises(DataError) as caught:
         load(tmp_path)
@@ -217,7 +217,7 @@ def test_every_flag_that_must_be_neutral(changes: dict[str, Any], tmp_path: Path
         load(tmp_path)
 
 
-def test_flags_that_are_absent_mean_what_the_release_fills_in(tmp_path: Path) -> None:
+def test_absent_flags_have_the_defaults_of_the_release(tmp_path: Path) -> None:
     """`sf_ffn` and `sf_no_posedemb` are on, the gate is learned."""
     write_checkpoint(tmp_path, {"sf_gate": 0.0})
     arguments, weights = read_checkpoint(tmp_path / "checkpoint_best.pt")
@@ -234,7 +234,7 @@ def test_flags_that_are_absent_mean_what_the_release_fills_in(tmp_path: Path) ->
     assert not config.surface_positions
 
 
-def test_a_final_norm_that_nothing_trains_is_kept_frozen(tmp_path: Path) -> None:
+def test_an_untrained_final_norm_stays_frozen(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, {**PRE, **MIX})
     model, _ = load(tmp_path)
     assert not model.encoder.final_norm.weight.requires_grad
@@ -242,14 +242,14 @@ def test_a_final_norm_that_nothing_trains_is_kept_frozen(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["decoder.fc1.weight", "decoder.ta_weight", "decoder.embed_out"])
-def test_parts_that_the_flags_do_not_ask_for_are_errors(name: str, tmp_path: Path) -> None:
+def test_weights_of_unused_parts_are_errors(name: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, {"sf_ffn": False})
     rewrite(tmp_path, lambda weights: weights.update({name: torch.zeros(3)}))
     with pytest.raises(DataError, match=f"unexpected weight {name}"):
         load(tmp_path)
 
 
-def test_every_refusal_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, {"sf_mode": "soft_5", "ta_ffn": True})
     with pytest.raises(DataError) as caught:
         load(tmp_path)
@@ -262,7 +262,7 @@ def rewrite(folder: Path, change: Any) -> None:
     torch.save({"args": Namespace(**arguments), "model": weights}, folder / "checkpoint_best.pt")
 
 
-def test_a_weight_that_nothing_reads_is_an_error(tmp_path: Path) -> None:
+def test_an_unexpected_weight_is_an_error(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, {})
     rewrite(tmp_path, lambda weights: weights.update({"decoder.layer_positions.weight": torch.zeros(3, 16)}))
     with pytest.raises(DataError, match=r"unexpected weight decoder\.layer_positions\.weight \(1 in total"):
@@ -292,8 +292,8 @@ def test_dictionaries_in_another_order_are_an_error(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_training_meters_beside_the_weights_are_read_past(tmp_path: Path) -> None:
-    """fairseq 0.9 pickles objects of its own into every checkpoint."""
+def test_pickled_training_meters_are_ignored(tmp_path: Path) -> None:
+    """fairseq 0.9 pickles its own objects into every checkpoint."""
     release = write_checkpoint(tmp_path, {})
     module = ModuleType("fairseq.meters")
     meter = type("AverageMeter", (), {"__module__": "fairseq.meters"})
@@ -311,7 +311,7 @@ def test_training_meters_beside_the_weights_are_read_past(tmp_path: Path) -> Non
     assert model.config.head.gate == 0.8
 
 
-def test_dropouts_are_those_of_the_checkpoint(tmp_path: Path) -> None:
+def test_dropout_rates_are_imported(tmp_path: Path) -> None:
     rates = {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1, "ta_dropout": 0.4}
     write_checkpoint(tmp_path, {**MIX, **rates, "ta_dropconnect": True})
     config = load(tmp_path)[0].config
@@ -335,7 +335,7 @@ def test_pickled_code_is_not_executed(writer: Any, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint at all"])
-def test_a_damaged_checkpoint_is_one_clear_error(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_a_clear_error(content: bytes, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, {})
     (tmp_path / "checkpoint_best.pt").write_bytes(content)
     with pytest.raises(DataError, match=r"checkpoint_best\.pt"):

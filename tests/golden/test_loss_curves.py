@@ -1,4 +1,4 @@
-"""Training is what it was: five losses of every system, as recorded by `loss_curves.py`."""
+"""Training is unchanged: five losses of every system, as recorded by `loss_curves.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests need a process of their own, in which the simulated GPU is loaded before torch: `make gpu`."""
+"""These tests need their own process, in which the simulated GPU is loaded before torch: `make gpu`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ collect_ignore_glob = [] if GHOST is not None else ["test_*.py"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a compiler they are skipped with the reason; in CI they fail."""
+    """Skip the tests without a compiler; in CI they fail."""
     if GHOST is None or GHOST.MISSING is None:
         return
     if os.environ.get("CI"):

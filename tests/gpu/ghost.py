@@ -35,7 +35,7 @@ SOURCE = f"{os.sep}src{os.sep}lamina{os.sep}"
 
 
 def load_shim() -> tuple[Any, str | None]:
-    """The compiled shim, or why there is none. It is compiled once for a version of torch, in about 10 s."""
+    """Load the compiled shim, or return why it is missing. It is compiled once per version of torch, in about 10 s."""
     if "torch" in sys.modules:
         return None, "torch was imported before the ghost: run `make gpu`"
     compiler = shutil.which("g++") or shutil.which("c++")
@@ -73,18 +73,18 @@ CPU = torch.device("cpu")
 
 
 class DeviceMismatch(RuntimeError):
-    """What torch raises on a real GPU."""
+    """Raised where torch would raise on a real GPU."""
 
 
 class _Current:
-    """The device that `torch.cuda.set_device` chose, and the mode that counts."""
+    """Device set by `torch.cuda.set_device`, and the active counting mode."""
 
     device = 0
     modes: list[GhostGpu] = []  # noqa: RUF012
 
 
 class GhostTensor(torch.Tensor):
-    """A CPU tensor under another device's name."""
+    """A CPU tensor that reports another device."""
 
     elem: torch.Tensor
 
@@ -102,7 +102,7 @@ class GhostTensor(torch.Tensor):
         return ghost
 
     def __tensor_flatten__(self) -> tuple[list[str], torch.device]:
-        """With this, `nn.Module.to` swaps parameters in place, and tied ones stay tied."""
+        """Lets `nn.Module.to` swap parameters in place, so that tied ones stay tied."""
         return ["elem"], self.device
 
     @staticmethod
@@ -113,7 +113,7 @@ class GhostTensor(torch.Tensor):
         return f"GhostTensor({self.elem!r}, device='{self.device}')"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.elem.detach().__reduce_ex__(protocol)  # as `torch.load(map_location="cpu")` finds it
+        return self.elem.detach().__reduce_ex__(protocol)  # as loaded by `torch.load(map_location="cpu")`
 
     def untyped_storage(self) -> Any:
         return self.elem.untyped_storage()
@@ -171,7 +171,7 @@ def name_of(func: Any) -> str:
 
 
 def compute(mode: GhostGpu | None, func: Any, args: Any, kwargs: Any) -> Any:
-    """One operation: check its devices, count it, compute it on the CPU, and give the result its device."""
+    """Run an operation: check devices, count it, compute on the CPU and wrap the result."""
     leaves, spec = tree_flatten((args, kwargs))
     ghosts = [x for x in leaves if isinstance(x, GhostTensor)]
     plain = [x for x in leaves if isinstance(x, torch.Tensor) and not isinstance(x, GhostTensor)]
@@ -191,18 +191,18 @@ def compute(mode: GhostGpu | None, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def find_device(func: Any, args: Any, asked: torch.device | None, ghosts: list[GhostTensor]) -> torch.device:
-    """Where the result is."""
+    """Device of the result."""
     if func in COPIES and func is not aten._to_copy.default:
         return args[0].device
     return asked or (ghosts[0].device if ghosts else CPU)
 
 
 def check_devices(func: Any, args: Any, leaves: Any, ghosts: list[GhostTensor], plain: list[torch.Tensor]) -> None:
-    """Raise where torch would: devices mix only in scalars and in indices."""
+    """Raise where torch would: only scalars and indices may be on another device."""
     places = {x.device for x in ghosts if x.dim() > 0}
     large = [x for x in plain if x.dim() > 0]
     mixed = len(places) > 1
-    if large and func in INDEXING:  # indices may be on the CPU; what is indexed and what is put there may not
+    if large and func in INDEXING:  # indices may be on the CPU, but not the indexed tensor and the values
         values = args[2] if len(args) > 2 else None
         mixed |= not isinstance(args[0], GhostTensor) or any(x is values for x in large)
     elif large or (
@@ -215,7 +215,7 @@ def check_devices(func: Any, args: Any, leaves: Any, ghosts: list[GhostTensor], 
 
 
 def count_wait(mode: GhostGpu, func: Any, args: Any, plain: list[torch.Tensor]) -> None:
-    """Where the host needs something from the device, or an index goes there."""
+    """Count synchronisations: the host needs a value from the device, or copies an index to it."""
     if func in WAITING:
         mode.note("waits", name_of(func))
     if func in INDEXING:
@@ -226,7 +226,7 @@ def count_wait(mode: GhostGpu, func: Any, args: Any, plain: list[torch.Tensor]) 
 
 
 def count_copy(mode: GhostGpu | None, func: Any, args: Any, kwargs: Any, target: torch.device) -> None:
-    """A copy to the device makes the host wait unless it comes from pinned memory and may be late."""
+    """Count copies to the device that synchronise: all but non-blocking ones from pinned memory."""
     source = args[0] if func is aten._to_copy.default else args[1]
     if mode is None or not isinstance(source, torch.Tensor):
         return
@@ -257,7 +257,7 @@ def run_on_cpu(func: Any, leaves: Any, spec: Any, ghosts: list[GhostTensor], tar
 
 
 def fused_gru(ig: Any, hg: Any, hx: Any, ib: Any = None, hb: Any = None) -> Any:
-    """The cell that only CUDA has a kernel for."""
+    """GRU cell, which has a fused kernel only on CUDA."""
     ig, hg = (ig + ib, hg + hb) if ib is not None else (ig, hg)
     (ir, iz, inew), (hr, hz, hnew) = ig.chunk(3, 1), hg.chunk(3, 1)
     reset, update = (ir + hr).sigmoid(), (iz + hz).sigmoid()
@@ -283,7 +283,7 @@ REPLACED: dict[Any, Callable[..., Any]] = {
 
 
 class FusedAttention(torch.autograd.Function):
-    """A GPU's attention is one kernel forward and one backward; the CPU's would be seen as a dozen."""
+    """Counts attention as one kernel forward and one backward, as on a GPU; the CPU's would count as a dozen."""
 
     @staticmethod
     def forward(ctx: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool) -> Any:
@@ -303,7 +303,7 @@ class FusedAttention(torch.autograd.Function):
 
 
 def by_position(x_BHTK: torch.Tensor) -> torch.Tensor:
-    """Laid out as a GPU's kernel leaves it: the heads of a position beside each other."""
+    """Use the memory layout of a GPU kernel: the heads of a position are adjacent."""
     return x_BHTK.transpose(1, 2).contiguous().transpose(1, 2)
 
 
@@ -313,7 +313,7 @@ SDPA = torch.nn.functional.scaled_dot_product_attention
 def attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False
 ) -> Any:
-    """torch's fused attention: on the ghost one kernel, with autocast's conversions before it."""
+    """torch's fused attention as a single kernel, with autocast's conversions before it."""
     if not isinstance(query, GhostTensor):
         return SDPA(query, key, value, attn_mask, dropout_p, is_causal)
     tensors = [query, key, value] if attn_mask is None else [query, key, value, attn_mask]
@@ -327,7 +327,7 @@ def attention(
 
 
 class GhostGpu(TorchDispatchMode):
-    """Within the context there are two GPUs, and what they do is counted."""
+    """Simulates two GPUs within the context and counts their operations."""
 
     def __init__(self, bf16: bool = True) -> None:
         super().__init__()
@@ -337,10 +337,10 @@ class GhostGpu(TorchDispatchMode):
         self.to_device: Counter[str] = Counter()
         self.async_copies: Counter[str] = Counter()
         self.kernels: Counter[str] = Counter()
-        self.chosen: list[int] = []  # by `torch.cuda.set_device`
+        self.chosen: list[int] = []  # set by `torch.cuda.set_device`
 
     def note(self, kind: str, what: str) -> None:
-        """Count, under the last two lines of Lamina on the stack."""
+        """Count an event under the innermost two lines of Lamina on the stack."""
         frames = [frame for frame in traceback.extract_stack() if SOURCE in frame.filename][-2:]
         lines = [f"{frame.filename.split(SOURCE)[-1]}:{frame.lineno}" for frame in reversed(frames)]
         getattr(self, kind)[f"{what} at {' from '.join(lines) or 'the test'}"] += 1
@@ -361,14 +361,14 @@ class GhostGpu(TorchDispatchMode):
             self.stack.enter_context(patch.object(torch.cuda, name, value))
         self.stack.enter_context(patch.object(torch.Tensor, "pin_memory", pin))
         self.stack.enter_context(patch.object(torch.nn.functional, "scaled_dot_product_attention", attention))
-        kinds = [torch.Tensor, torch.nn.Parameter, GhostTensor]  # else each tensor would be a kernel of its own
+        kinds = [torch.Tensor, torch.nn.Parameter, GhostTensor]  # otherwise each tensor would be a separate kernel
         self.stack.enter_context(patch.object(torch.utils._foreach_utils, "_foreach_supported_types", kinds))
-        self.stack.enter_context(patch.object(torch, "inference_mode", torch.no_grad))  # it has no tensor subclasses
+        self.stack.enter_context(patch.object(torch, "inference_mode", torch.no_grad))  # rejects tensor subclasses
         _Current.modes.append(self)
         return super().__enter__()
 
     def _answers(self) -> dict[str, Any]:
-        """What `torch.cuda` says of a GPU with 16 GB."""
+        """Answers of `torch.cuda` for a GPU with 16 GB."""
         properties = {"name": "Ghost", "major": 8, "minor": 0, "total_memory": 2**34, "multi_processor_count": 1}
         return {
             "is_available": lambda: True,
@@ -408,7 +408,7 @@ class GhostGpu(TorchDispatchMode):
 
 
 def pin(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in what counts as pinned memory."""
+    """Copy to simulated pinned memory."""
     pinned = tensor.clone()
     pinned.ghost_pinned = True  # type: ignore[attr-defined]
     return pinned

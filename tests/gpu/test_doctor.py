@@ -28,7 +28,7 @@ def test_every_trial_of_the_doctor_agrees_with_the_cpu(
     assert [each.verdict for each in found] == ["ok"] * 3 * len(systems)
 
 
-def test_without_a_gpu_it_says_so() -> None:
+def test_a_missing_gpu_is_reported() -> None:
     result = run_lamina("doctor", "--gpu")
     assert result.returncode == 1
     assert "no GPU found" in result.stdout

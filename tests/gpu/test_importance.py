@@ -1,4 +1,4 @@
-"""Target tokens that count differently (`train.edit_weight`), on a simulated GPU: the CPU's gradients."""
+"""Weighted target tokens (`train.edit_weight`) on a simulated GPU give the CPU's gradients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gradients(system: str, device: torch.device) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_gradients_are_those_of_the_cpu(system: str) -> None:
+def test_gradients_equal_the_cpu(system: str) -> None:
     with GhostGpu():
         there = gradients(system, GPU)
     here = gradients(system, torch.device("cpu"))

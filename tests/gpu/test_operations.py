@@ -1,4 +1,4 @@
-"""How many operations an update is, about one kernel launch each: a GPU waits for the host where there are many."""
+"""Number of operations per update, about one kernel launch each: too many make the GPU wait for the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MSC_72 = 6000  # operations of an update in bf16
 
 
 def operations(system: str, layers: int) -> int:
-    """Of one update in bf16, at a width that is computed quickly: the number does not depend on it."""
+    """Count the operations of one bf16 update at a small width, which does not affect the number."""
     sizes = {"d_model": 16, "ffn_size": 16, "heads": 2, "vocab_size": 30}
     with GhostGpu() as gpu:
         model = build(system, size="small", encoder={"layers": layers}, **sizes).to(GPU).train()
@@ -35,7 +35,7 @@ def operations(system: str, layers: int) -> int:
 
 
 def test_msc_at_72_layers_keeps_within_its_budget() -> None:
-    """Counted at 6 and 12 layers, and extrapolated: every layer has the same number."""
+    """Extrapolated from 6 and 12 layers, since every layer has the same number."""
     few, more = operations("msc", 6), operations("msc", 12)
     total = more + 60 * (more - few) / 6
     print(f"msc-72: {total:.0f} operations an update")

@@ -1,4 +1,4 @@
-"""Three bugs that only a GPU shows, put in on purpose: the ghost must catch each of them."""
+"""Three injected bugs that only occur on a GPU: the simulated GPU must detect each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_missing_cpu_before_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_device_for_the_second_rank() -> None:
-    """Its model is on the second GPU, and its batches on the first."""
+    """The model is on the second GPU, its batches on the first."""
     with GhostGpu():
         model = small("transformer").to("cuda:1").train()
         objective = Objective(model, Ranks(0, 1, GPU), 0.1, "fp32", compiled=False)

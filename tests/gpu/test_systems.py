@@ -1,4 +1,4 @@
-"""Every system on a simulated GPU: the numbers of the CPU, in every precision, and no waits."""
+"""Every system on a simulated GPU: the CPU's results in every precision, without synchronisation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ every_system = pytest.mark.parametrize("system", SYSTEMS)
 
 
 @every_system
-def test_gradients_are_those_of_the_cpu_and_wait_for_nothing(system: str) -> None:
+def test_gradients_equal_the_cpu_without_synchronisation(system: str) -> None:
     with GhostGpu() as gpu:
         model, batch = small(system).to(GPU).train(), [tensor.to(GPU) for tensor in make_batch()]
         gpu.clear()
@@ -44,14 +44,14 @@ def test_gradients_are_those_of_the_cpu_and_wait_for_nothing(system: str) -> Non
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @every_system
-def test_an_update_in_16_bits_waits_for_nothing(system: str, precision: Precision) -> None:
+def test_a_16_bit_update_does_not_synchronise(system: str, precision: Precision) -> None:
     with GhostGpu() as gpu:
         model = small(system, dropout=0.1).to(GPU).train()
         cast_weights_together(model)
         optimizer = torch.optim.Adam(model.parameters(), fused=True)
         scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16", init_scale=64.0)
         batch = [tensor.to(GPU) for tensor in make_batch()]
-        for _ in range(2):  # in the first, scaler and optimizer make their state
+        for _ in range(2):  # scaler and optimizer create their state in the first
             gpu.clear()
             optimizer.zero_grad()
             with autocast(GPU, precision):
@@ -71,7 +71,7 @@ def test_an_update_in_16_bits_waits_for_nothing(system: str, precision: Precisio
     [({}, None), ({"no_repeat_ngram": 2, "min_length": 3}, [[7, 8], [], [9]])],
     ids=["plain", "n-grams and prefixes"],
 )
-def test_search_finds_what_the_cpu_finds_and_waits_once_a_step(
+def test_search_equals_the_cpu_and_synchronises_once_per_step(
     options: dict[str, Any], prefixes: list[list[int]] | None, system: str
 ) -> None:
     settings = SearchSettings(**{"beam": 3, "max_length": (0.0, 6), **options})
@@ -86,7 +86,7 @@ def test_search_finds_what_the_cpu_finds_and_waits_once_a_step(
 def search_within_budget(
     gpu: GhostGpu, system: str, settings: SearchSettings, prefixes: list[list[int]] | None = None
 ) -> list[list[Hypothesis]]:
-    """Search in fp32: a copy to the host for each step, one before the first; nothing else makes the host wait."""
+    """Search in fp32 synchronises only for one copy to the host per step and one before the first."""
     model = small(system).to(GPU)
     backend = TorchBackend([model])
     backend.precision = "fp32"
@@ -113,12 +113,12 @@ def test_search_in_16_bits_is_close(system: str) -> None:
         assert one[0].log_prob == pytest.approx(other[0].log_prob, rel=0.1, abs=0.3)
 
 
-def test_diverse_beams_wait_once_a_step() -> None:
+def test_diverse_beams_synchronise_once_per_step() -> None:
     with GhostGpu() as gpu:
         search_within_budget(gpu, "transformer", SearchSettings(beam=4, diverse_groups=2, max_length=(0.0, 6)))
 
 
-def test_a_step_of_sampling_waits_once() -> None:
+def test_sampling_synchronises_once_per_step() -> None:
     settings = SearchSettings(max_length=(0.0, 8))
     with GhostGpu() as gpu:
         backend = TorchBackend([small("transformer").to(GPU)])
@@ -130,8 +130,8 @@ def test_a_step_of_sampling_waits_once() -> None:
 
 
 @pytest.mark.parametrize(("smoothing", "certainty"), [(0.0, 0.99), (0.0, 0.999), (0.1, 0.99)])
-def test_gradients_of_sure_targets_in_bf16_are_as_exact_as_ordinary_ones(smoothing: float, certainty: float) -> None:
-    """Within 2× of the error of logits in autocast and torch's own cross-entropy, against 64 bits."""
+def test_bf16_gradients_of_confident_targets_are_accurate(smoothing: float, certainty: float) -> None:
+    """Error against fp64 within 2× of that of autocast logits with torch's cross-entropy."""
     torch.manual_seed(3)
     tokens, vocabulary, width = 64, 50, 16
     features, weight = torch.randn(tokens, width), torch.randn(vocabulary, width)

@@ -1,4 +1,4 @@
-"""`lamina train` on a simulated GPU: host waits, resuming, divergence, precision, memory, and the second rank."""
+"""`lamina train` on a simulated GPU: synchronisation, resuming, divergence, precision, memory, second rank."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def records(out: Path, kind: str) -> list[dict[str, Any]]:
         ("hierarchical", "fp16", "train.label_smoothing=0.0"),
     ],
 )
-def test_an_update_waits_for_nothing(system: str, precision: str, option: str, data: Path, tmp_path: Path) -> None:
+def test_an_update_does_not_synchronise(system: str, precision: str, option: str, data: Path, tmp_path: Path) -> None:
     options = [f"system={system}", f"train.precision={precision}", "train.clip_norm=1.0", "train.ema=0.9", option]
     with GhostGpu() as gpu:
         own = trainer(data, tmp_path, *options, "train.encoder_l2=1e-6", "train.gradients_every=1")
         updates = [load_update(update, GPU) for update, _ in islice(own.batches.iterate(Position()), 3)]
-        own.update(updates[0])  # scaler and optimizer make their state
+        own.update(updates[0])  # scaler and optimizer create their state
         gpu.clear()
         for update in updates[1:]:
             own.update(update)
@@ -129,7 +129,7 @@ def test_divergence_is_noticed_in_16_bits(
     assert "Traceback" not in result.stderr
 
 
-def test_a_failed_update_leaves_the_weights_as_they_were(data: Path, tmp_path: Path) -> None:
+def test_a_failed_update_does_not_change_the_weights(data: Path, tmp_path: Path) -> None:
     with GhostGpu():
         own = trainer(data, tmp_path, "train.precision=bf16")
         updates = [update for update, _ in islice(own.batches.iterate(Position()), 2)]
@@ -142,7 +142,7 @@ def test_a_failed_update_leaves_the_weights_as_they_were(data: Path, tmp_path: P
             own._check_failures()
 
 
-def test_an_invalid_validation_is_a_divergence(data: Path, tmp_path: Path) -> None:
+def test_a_non_finite_validation_loss_is_a_divergence(data: Path, tmp_path: Path) -> None:
     with GhostGpu():
         own = trainer(data, tmp_path)
         with torch.no_grad():
@@ -160,7 +160,7 @@ def test_an_invalid_validation_is_a_divergence(data: Path, tmp_path: Path) -> No
     ],
 )
 @pytest.mark.parametrize("where", ["forward", "backward"])
-def test_out_of_memory_says_what_helps(
+def test_out_of_memory_suggests_a_remedy(
     where: str, error: Exception, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -186,7 +186,7 @@ def test_old_gpus_train_in_fp16() -> None:
 
 
 @pytest.mark.parametrize("bf16", [True, False])
-def test_a_run_of_a_cpu_continues_on_a_gpu_in_its_own_precision(bf16: bool, data: Path, tmp_path: Path) -> None:
+def test_a_cpu_run_resumes_on_a_gpu_in_its_own_precision(bf16: bool, data: Path, tmp_path: Path) -> None:
     short = ["train.warmup=2", "train.max_steps=4"]
     assert train(data, tmp_path / "run", *short, device="cpu").returncode == 0
     with GhostGpu(bf16):
@@ -195,7 +195,7 @@ def test_a_run_of_a_cpu_continues_on_a_gpu_in_its_own_precision(bf16: bool, data
     assert "Precision stays fp32, as when the run was started." in result.stderr
 
 
-def test_a_run_of_a_gpu_continues_on_a_cpu_and_says_what_changes(data: Path, tmp_path: Path) -> None:
+def test_a_gpu_run_resumes_on_a_cpu_with_a_note(data: Path, tmp_path: Path) -> None:
     short = ["train.warmup=2", "train.max_steps=4"]
     with GhostGpu(bf16=False):
         assert train(data, tmp_path / "run", *short).returncode == 0
@@ -204,7 +204,7 @@ def test_a_run_of_a_gpu_continues_on_a_cpu_and_says_what_changes(data: Path, tmp
     assert "The run was trained in fp16, which this device does not support; continuing in fp32." in result.stderr
 
 
-def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="torch found no CUDA device"):
         choose_device("cuda")
     monkeypatch.setenv("LOCAL_RANK", "2")
@@ -213,7 +213,7 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_second_rank_stays_on_the_second_gpu(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `set_device`, whatever names no device (collectives, the scaler, the generator) is on the first."""
+    """Without `set_device`, anything without an explicit device (collectives, scaler, generator) uses the first."""
     groups: list[str] = []
     monkeypatch.setattr(distributed.distributed, "init_process_group", lambda name, **_: groups.append(name))
     monkeypatch.setattr(distributed.distributed, "destroy_process_group", lambda: None)
@@ -230,5 +230,5 @@ def test_the_second_rank_stays_on_the_second_gpu(data: Path, tmp_path: Path, mon
         for update, _ in islice(own.batches.iterate(Position()), 2):
             own.update(update)
         own._validate()
-        assert torch.zeros(1, device="cuda").device == ranks.device  # what NCCL would be given
+        assert torch.zeros(1, device="cuda").device == ranks.device  # tensors passed to NCCL
     assert seen == {torch.device("cuda", 1)}

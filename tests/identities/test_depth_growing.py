@@ -1,4 +1,4 @@
-"""Depth growing: silenced, the new module changes nothing; in training, nothing else changes."""
+"""Depth growing: a silenced new module changes nothing, and training changes nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ heads = pytest.mark.parametrize("head", ["softmax", "surface", "pointer"])
 
 
 def grow(norm: str, head: str = "softmax", wiring: str = "paper") -> tuple[Seq2Seq, Seq2Seq]:
-    """A trained model, and a deeper one around it."""
+    """A trained model and a deeper one grown from it."""
     old = small("transformer", norm=norm, head={"type": head})
     grown = small(
         "depth-growing",
@@ -35,7 +35,7 @@ def grow(norm: str, head: str = "softmax", wiring: str = "paper") -> tuple[Seq2S
 
 
 def silence(model: Seq2Seq) -> None:
-    """The new module adds nothing: no input, no sublayers; its post-norms are left out."""
+    """Silence the new module: no input, no sublayers, no post-norms."""
     with torch.no_grad():
         for stack in (model.encoder, model.decoder):
             for parameter in stack.wiring.input_norm.parameters():
@@ -61,7 +61,7 @@ def test_a_silent_module_changes_nothing(norm: str, head: str) -> None:
 
 
 @norms
-def test_what_was_there_is_frozen(norm: str) -> None:
+def test_the_bottom_is_frozen(norm: str) -> None:
     old, grown = grow(norm)
     optimizer = torch.optim.Adam(grown.train().parameters(), lr=0.1)
     before = {name: parameter.clone() for name, parameter in grown.named_parameters()}
@@ -93,7 +93,7 @@ def test_the_wirings_differ_in_what_trained_decoder_layers_read(norm: str) -> No
     torch.testing.assert_close(other[0].streams[0], expected)
 
 
-def test_a_bottom_that_does_not_fit_is_named() -> None:
+def test_a_mismatched_bottom_is_reported() -> None:
     _, grown = grow("pre")
     shallow = small("transformer", encoder={"layers": 1})
     with pytest.raises(UsageError, match="old: has 1 encoder layers, but the recipe has 2 below its new ones"):

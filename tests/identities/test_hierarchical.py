@@ -1,4 +1,4 @@
-"""The hierarchical encoder: what it is for one sentence, who sees whom, and that both backends agree on sentences."""
+"""The hierarchical encoder: a single sentence, visibility between sentences, and agreement of both backends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_one_sentence_without_the_document_is_a_stack(norm: str) -> None:
 
 
 def states(model: Seq2Seq, documents: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """The last sentence-level and the last document-level states."""
+    """Last sentence-level and document-level states."""
     with torch.no_grad():
         enc = model.encode(pad(documents))
     return enc.layers[1], enc.layers[-1]
@@ -71,7 +71,7 @@ def test_padding_and_batches_change_nothing() -> None:
 
 @norms
 @pytest.mark.parametrize("bridge", ["top", "transparent", "fine_grained", "blocks"])
-def test_the_engine_knows_sentences(norm: str, bridge: str) -> None:
+def test_the_engine_agrees(norm: str, bridge: str) -> None:
     model = hierarchical(norm=norm, bridge={"type": bridge}, head={"type": "pointer"})
     settings, source_BS = SearchSettings(beam=3, max_length=(1.0, 3)), pad(DOCUMENTS)
     found = Searcher("engine", model).search(source_BS, settings)
@@ -83,7 +83,7 @@ def test_the_engine_knows_sentences(norm: str, bridge: str) -> None:
 
 
 def test_long_documents_take_the_fused_kernel() -> None:
-    """Padding rows see nothing but themselves, and nothing becomes NaN."""
+    """Padding rows attend only to themselves, and nothing becomes NaN."""
     long = [*([5, 6, 7, 0] * 60), 2]
     model = hierarchical()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A system with its own part switched off is the system without it: proof that the equations were understood."""
+"""A system with its own part switched off equals the system without it, which verifies the equations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ norms = pytest.mark.parametrize("norm", ["pre", "post"])
 
 
 def copy_weights(source: Seq2Seq, target: Seq2Seq, rename: dict[str, str] | None = None) -> set[str]:
-    """Copy every weight the two share, after renaming; returns the target's weights that had no source."""
+    """Copy all shared weights, after renaming; return the target's weights without a source."""
     given = dict(source.named_parameters())
     for old, new in (rename or {}).items():
         given = {name.replace(old, new): weight for name, weight in given.items()}
@@ -40,7 +40,7 @@ def assert_equal_models(one: Seq2Seq, other: Seq2Seq) -> None:
 @norms
 @pytest.mark.parametrize("bridge", ["transparent", "fine_grained"])
 def test_one_hot_mix_is_top(bridge: str, norm: str) -> None:
-    """All weight on the last layer; the bridge's norm stands in for the encoder's, or does nothing new."""
+    """All weight on the last layer; the bridge's norm replaces the encoder's or is redundant."""
     top = small(norm=norm, encoder={"layers": 3})
     mixing = small(norm=norm, encoder={"layers": 3}, bridge={"type": bridge})
     copy_weights(top, mixing, {"encoder.final_norm": "bridge.norm"})
@@ -148,7 +148,7 @@ def test_renormalised_hard_is_hard_over_its_mass(gate: Any) -> None:
 
 
 @pytest.mark.parametrize("gate", [0.8, "learned"])
-def test_the_normalised_perplexity_of_hard_is_that_of_the_renormalised_head(gate: Any) -> None:
+def test_normalised_perplexity_of_hard_equals_the_renormalised_head(gate: Any) -> None:
     hard, normal = (small(head={"type": "surface", "gate": gate, "renormalise": on}) for on in (False, True))
     batch = make_batch()
     assert (hard.head.normalised, normal.head.normalised) == (False, True)

@@ -1,4 +1,4 @@
-"""The pointer-generator: what it is at the ends of its gate, and that its loss is that of its own distribution."""
+"""The pointer-generator: the extremes of its gate, and a loss that matches its distribution."""
 
 from __future__ import annotations
 
@@ -42,14 +42,12 @@ def test_always_copying_has_its_mass_on_source_tokens() -> None:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [40, 2**23])
-def test_gradients_are_those_of_the_log_probabilities(
-    smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In chunks of one token and all at once, with tokens that weigh differently."""
+def test_gradients_match_the_log_probabilities(smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In chunks of one token and all at once, with weighted tokens."""
     monkeypatch.setitem(cross_entropy.CHUNK_LOGITS, "cpu", chunk)
     model, batch = small("pointer-generator").double(), make_batch()
-    batch.source_BS[2, 1:4] = batch.source_BS[2, 0]  # a token that stands more than once
-    batch.target_BT[1, 2] = batch.source_BS[1, 0]  # and one that can be copied
+    batch.source_BS[2, 1:4] = batch.source_BS[2, 0]  # a repeated token
+    batch.target_BT[1, 2] = batch.source_BS[1, 0]  # and a copyable one
     importance_BT = torch.rand(batch.target_BT.shape, dtype=torch.double) + 0.5
     loss = model(*batch, smoothing, importance_BT)
     loss.total.backward()
@@ -75,7 +73,7 @@ def test_extreme_logits_stay_finite() -> None:
     assert all(bool(torch.isfinite(parameter.grad).all()) for parameter in model.parameters())
 
 
-def test_coverage_counts_what_was_attended_to_before() -> None:
+def test_coverage_sums_previous_attention() -> None:
     copied_BTS = torch.tensor([[[0.7, 0.3], [0.6, 0.4], [0.1, 0.9]]])
     real_BT = torch.tensor([[True, True, False]])
     torch.testing.assert_close(coverage_loss(copied_BTS, real_BT), torch.tensor(0.6 + 0.3))
@@ -90,7 +88,7 @@ def test_coverage_is_part_of_the_training_loss_only() -> None:
     assert float(added) > 0.01
 
 
-def test_two_vocabularies_are_refused_in_one_line() -> None:
+def test_two_vocabularies_are_rejected() -> None:
     with pytest.raises(ConfigurationError) as caught:
         build("pointer-generator", size="tiny", vocab_size=(VOCABULARY, VOCABULARY + 1))
     assert str(caught.value) == (
@@ -99,7 +97,7 @@ def test_two_vocabularies_are_refused_in_one_line() -> None:
     )
 
 
-def test_two_vocabularies_of_one_size_are_refused_too(tmp_path: Path) -> None:
+def test_two_vocabularies_of_equal_size_are_rejected(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("system: pointer-generator\nmodel: {size: tiny}\n")
     with pytest.raises(RecipeError, match="head `pointer` copies tokens, so both sides need one vocabulary"):

@@ -10,7 +10,7 @@ from support import LEGAL, Combination, build_combination, make_batch, small
 
 
 def source_side_gradients(model: Seq2Seq) -> dict[str, torch.Tensor | None]:
-    """Gradients of what the surface reader contributes, by parameter."""
+    """Gradients through the surface reader's contribution, by parameter."""
     batch = make_batch()
     memory = model.project_source(batch.source_BS)
     sides = model.head.sides(model.decode(batch.prefix_BT, memory), memory.head)

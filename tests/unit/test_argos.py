@@ -1,4 +1,4 @@
-"""Packages for Argos Translate: what is in them, what is refused, and that the real thing translates with them."""
+"""Packages for Argos Translate: contents, rejected models, and translation with Argos Translate itself."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_package(tmp_path: Path) -> None:
     assert (metadata["from_code"], metadata["from_name"], metadata["to_name"]) == ("en", "English", "German")
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_unsupported_models_are_rejected(tmp_path: Path) -> None:
     save(small("msc"), tmp_path / "msc")
     save(small(), tmp_path / "words")
     text = pipeline("source")
@@ -88,7 +88,7 @@ def test_refusals(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_argostranslate_installs_and_translates(tmp_path: Path) -> None:
-    """In an environment of its own, which `ARGOS_PYTHON` names: it pins sacremoses."""
+    """Runs in the separate environment `ARGOS_PYTHON`, since Argos Translate pins sacremoses."""
     python = os.environ.get("ARGOS_PYTHON")
     if python is None:
         pytest.skip("set ARGOS_PYTHON to a Python that has argostranslate")

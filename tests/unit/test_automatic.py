@@ -31,7 +31,7 @@ def test_more_text_means_a_larger_model_and_less_dropout() -> None:
     assert [each["model"]["dropout"] for each in made] == [0.3, 0.3, 0.1, 0.1, 0.1]
     steps = [each["train"]["max_steps"] for each in made]
     assert steps == sorted(steps)
-    assert (steps[0], steps[1]) == (1000, 8500)  # 29,000 pairs are Multi30k, whose published recipe has 8000
+    assert (steps[0], steps[1]) == (1000, 8500)  # 29,000 pairs as in Multi30k, whose published recipe has 8000
     assert all(each["train"]["warmup"] < each["train"]["max_steps"] for each in made)
 
 
@@ -52,19 +52,19 @@ def test_the_resolved_recipe_can_be_copied_for_other_data(tmp_path: Path) -> Non
     assert load_recipe(path, [], (900, 900), True).model.target_vocab == 900
 
 
-def test_a_file_comes_before_a_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_takes_precedence_over_a_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert (system_name("msc"), system_name(Path("recipe.yaml"))) == ("msc", None)
     Path("msc").write_text("system: dlcl\n")
     assert system_name("msc") is None
 
 
-def test_the_time_left_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remaining_time_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("lamina.training.statistics.time.perf_counter", lambda: now)
     pace, said = Pace(), []
     for step in range(1, 30):
-        now += 2.0 if step > 2 else 60.0  # the first updates take long, and do not count
+        now += 2.0 if step > 2 else 60.0  # the first updates are slow and not timed
         said.append(pace.step(1000 - step))
     assert said[ANNOUNCED - 1] == "About 33 min for the 990 steps left."
     assert sum(map(bool, said)) == 1

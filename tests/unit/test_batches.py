@@ -1,4 +1,4 @@
-"""The order of batches: a function of seed and epoch, the same pairs for any number of ranks, each exactly once."""
+"""The order of batches depends on seed and epoch only; every pair occurs once, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def test_every_pair_exactly_once_per_epoch_for_any_number_of_ranks(
 
 
 @given(lengths, st.integers(1, 100))
-def test_the_order_is_a_function_of_seed_and_epoch(pairs: list[tuple[int, int]], seed: int) -> None:
+def test_the_order_depends_on_seed_and_epoch_only(pairs: list[tuple[int, int]], seed: int) -> None:
     one, other = (Batches(FakeSplit(pairs), 64, seed=seed) for _ in range(2))
-    other.updates(3)  # what was asked before does not matter
+    other.updates(3)  # independent of earlier calls
     assert [u.tolist() for u in one.updates(1)] == [u.tolist() for u in other.updates(1)]
 
 
@@ -91,7 +91,7 @@ def test_seeds_and_epochs_differ() -> None:
 
 @settings(max_examples=50)
 @given(lengths, st.data())
-def test_resume_in_mid_epoch_continues_exactly(pairs: list[tuple[int, int]], data: Any) -> None:
+def test_resuming_within_an_epoch_is_exact(pairs: list[tuple[int, int]], data: Any) -> None:
     batches = Batches(FakeSplit(pairs), 64)
     straight = list(islice(batches.iterate(Position()), 30))
     stop = data.draw(st.integers(0, len(straight) - 2))
@@ -113,7 +113,7 @@ def test_micro_batches_keep_within_the_budget(pairs: list[tuple[int, int]], shar
                 assert len(part) * batches.source_lengths[part].max(initial=0) <= 160
 
 
-def test_a_sentence_longer_than_the_budget_stands_alone() -> None:
+def test_a_sentence_longer_than_the_budget_is_its_own_batch() -> None:
     batches = Batches(FakeSplit([(3, 3), (5, 500), (900, 4), (3, 4)]), 64)
     assert batches.oversized().tolist() == [1, 2]
     updates = [update.tolist() for update in batches.updates(0)]
@@ -135,7 +135,7 @@ def test_a_batch_is_padded_on_the_right_and_prefixes_start_with_the_start_token(
     assert batch.tokens == update.tokens == 6
 
 
-def test_a_share_may_be_empty() -> None:
+def test_a_rank_may_have_an_empty_batch() -> None:
     update = epoch(Batches(FakeSplit([(3, 2)]), 16, ranks=4, rank=3))[0]
     assert [batch.source.shape for batch in update.batches] == [(0, 0)]
     assert update.tokens == 2

@@ -1,4 +1,4 @@
-"""What the bridges do beyond the identities: masks, DropConnect, blocks, aggregation by hand."""
+"""Bridges: masks, DropConnect, blocks, aggregation by hand."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_blocks_may_differ_in_size(encoder: str) -> None:
 
 
 def gru(cell: torch.nn.GRUCell, state: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
-    """Cho et al.'s GRU, written out."""
+    """GRU of Cho et al., written out."""
     of_block = (block @ cell.weight_ih.T + cell.bias_ih).chunk(3, dim=-1)
     of_state = (state @ cell.weight_hh.T + cell.bias_hh).chunk(3, dim=-1)
     reset, keep = (of_block[0] + of_state[0]).sigmoid(), (of_block[1] + of_state[1]).sigmoid()
@@ -154,6 +154,6 @@ def test_tied_coordination_shares_attention_and_feed_forward() -> None:
     assert count[0] < count[1]
 
 
-def test_a_context_that_nobody_reads_is_refused() -> None:
+def test_an_unused_context_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"encoder\.context_attention: bridge `top` does not read"):
         small("msc", encoder={"context_attention": False}, bridge={"type": "top"})

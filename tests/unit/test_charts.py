@@ -1,4 +1,4 @@
-"""Pictures and pages: values stand where they should, and nothing comes from outside."""
+"""Pictures and pages: correct positions of values, and no external resources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_line_goes_through_its_points() -> None:
     assert {"step", "loss", "a"} <= set(words(drawing))
 
 
-def test_what_is_not_a_number_is_left_out() -> None:
+def test_non_finite_values_are_omitted() -> None:
     drawing = line_chart(
         [Series("a", [(0, 1), (1, math.nan), (2, 0), (3, 2)])], Axis("x", 0, 3), Axis("y", 1, 2, log=True)
     )
@@ -45,14 +45,14 @@ def test_what_is_not_a_number_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 6, 24, 72])
-def test_every_series_has_a_colour_of_its_own(count: int) -> None:
+def test_every_series_has_its_own_colour(count: int) -> None:
     series = [Series(f"layer {layer}", [(0, layer + 1), (1, layer + 2)]) for layer in range(count)]
     drawing = line_chart(series, Axis("step", 0, 1), Axis("norm", 1, 80), "encoder layer")
     assert len({each.get("stroke") for each in elements(drawing, "polyline")}) == count
     assert ("encoder layer" in words(drawing)) == (count > len(SERIES))
 
 
-def test_runs_have_names_however_many_they_are() -> None:
+def test_any_number_of_runs_has_a_legend() -> None:
     names = [f"run {number}" for number in range(8)]
     drawing = line_chart([Series(name, [(0, 1), (1, 2)]) for name in names], Axis("step", 0, 1), Axis("loss", 1, 2))
     assert set(names) <= set(words(drawing))
@@ -60,7 +60,7 @@ def test_runs_have_names_however_many_they_are() -> None:
     assert len(looks) == len(names)
 
 
-def test_bars_rise_from_zero_and_fall_below_it() -> None:
+def test_bars_start_at_zero_in_both_directions() -> None:
     drawing = bar_chart(["easy", "hard"], [Bars("plain", [2.0, -1.0])], Axis("BLEU", -1, 2))
     up, down = elements(drawing, "rect")
     assert float(up.get("height", "")) == pytest.approx(2 * float(down.get("height", "")), rel=1e-3)
@@ -86,7 +86,7 @@ def luminance(colour: str) -> float:
     ("colours", "paper"),
     [(SERIES, "#ffffff"), (SERIES_ON_DARK, "#16181c"), (ORDERED, "#ffffff"), (ORDERED, "#16181c")],
 )
-def test_lines_are_legible_on_their_paper(colours: tuple[str, ...], paper: str) -> None:
+def test_lines_have_enough_contrast(colours: tuple[str, ...], paper: str) -> None:
     for colour in colours:
         light, dark = sorted((luminance(colour), luminance(paper)), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 3, colour
@@ -122,7 +122,7 @@ def test_the_labels_of_72_bars_do_not_overlap() -> None:
     assert min(after - before for before, after in pairwise(places)) > 2.5 * LETTER
 
 
-def test_a_map_has_a_cell_for_every_value_and_says_what_it_is() -> None:
+def test_a_map_has_a_labelled_cell_for_every_value() -> None:
     labels = Labels(["the", "dog"], ["der", "Hund", "</s>"], "source", "target", "weight")
     drawing = heat_map([[0.1, 0.9, 0.0], [0.5, math.nan, 0.5]], labels)
     hints = [each.text for each in elements(drawing, "title")]
@@ -139,7 +139,7 @@ def test_numbers_in_cells(value: float, high: float, words: str) -> None:
     assert cell_text(value, Axis("", 0, high)) == words
 
 
-def test_labels_of_72_layers_do_not_touch() -> None:
+def test_labels_of_72_layers_do_not_overlap() -> None:
     labels = Labels([str(layer + 1) for layer in range(72)], ["100", "200"], "layer", "step", "norm")
     drawing = heat_map([[1.0, 2.0]] * 72, labels)
     heights = sorted(float(each.get("y", "")) for each in elements(drawing, "text") if each.get("text-anchor") == "end")
@@ -164,7 +164,7 @@ def test_ticks_can_be_the_data() -> None:
     assert Axis.at("encoder layers", [24, 4, 24]).ticks() == [4, 24]
 
 
-def test_ends_of_an_axis() -> None:
+def test_range_of_an_axis() -> None:
     assert Axis.over("x", [3, math.inf, 5]) == Axis("x", 3, 5)
     assert Axis.over("x", [3, 5], zero=True) == Axis("x", 0, 5)
     assert Axis.over("x", [2.0]) == Axis("x", 1.5, 2.5)
@@ -185,14 +185,14 @@ def test_colours_between_anchors() -> None:
     assert not is_dark("#fde725")
 
 
-def test_a_page_with_several_parts_has_contents() -> None:
+def test_a_page_with_several_sections_has_a_table_of_contents() -> None:
     whole = page("T", [section(name) for name in "abcd"])
     assert '<li><a href="#part3">c</a></li>' in whole
     assert '<h2 id="part3">c</h2>' in whole
     assert "<nav" not in page("T", [section("a")])
 
 
-def test_a_page_is_whole_and_asks_nothing_of_others() -> None:
+def test_a_page_is_complete_and_self_contained() -> None:
     whole = page("T & <C>", [section("S", figure("<svg></svg>", "what it shows"), table(("a", "b"), [("x<y", "1.5")]))])
     assert whole.startswith("<!doctype html>")
     assert "<title>T &amp; &lt;C&gt;</title>" in whole

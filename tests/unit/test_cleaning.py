@@ -34,7 +34,7 @@ def test_filters_can_be_turned_off_one_by_one(off: str) -> None:
     assert all(found.dropped[reason] for reason in active)
 
 
-def test_all_off_keeps_everything() -> None:
+def test_without_filters_everything_is_kept() -> None:
     assert clean(PAIRS, Filters(())).kept == len(PAIRS)
 
 

@@ -1,4 +1,4 @@
-"""`train.compile`: the loss of a system is one graph; nothing falls back to Python between its parts."""
+"""`train.compile`: the loss of a system is a single graph without graph breaks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if shutil.which("gcc") is None and shutil.which("g++") is None:
     ["msc", *(pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "dlcl", "surface-fusion"))],
 )
 def test_the_loss_is_one_graph(system: str) -> None:
-    """`fullgraph` raises where there would be a second one; gradients are those of plain Python."""
+    """`fullgraph` raises on a graph break; gradients equal those of eager mode."""
     torch._dynamo.reset()
     batch = make_batch()
     plain, traced = small(system).train(), small(system).train()

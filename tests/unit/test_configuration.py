@@ -1,4 +1,4 @@
-"""Errors finish the user's thought: exact messages, all at once, with the nearest name."""
+"""Configuration errors: exact messages, reported together, with the closest name."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_messages(choices: dict[str, Any], message: str) -> None:
     assert found.startswith(message)
 
 
-def test_every_problem_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     found = problems(norm="both", droput=0.1, decoder={"attention": "none"})
     assert [line.split(":")[0] for line in found] == ["norm", "decoder.attention", "droput"]
 
@@ -113,7 +113,7 @@ def test_unknown_names() -> None:
         lamina.build("MSC", vocab_size=100)
 
 
-def test_a_configuration_says_how_to_build_it() -> None:
+def test_a_configurations_name_suggests_how_to_build_it() -> None:
     expected = 'use lamina.build("msc", size="small", vocab_size=10124, encoder={"layers": 72})'
     with pytest.raises(UsageError, match=re.escape(expected)):
         lamina.build("msc-72", vocab_size=100)
@@ -133,18 +133,18 @@ def test_a_configuration_says_how_to_build_it() -> None:
     ],
     ids=str,
 )
-def test_arguments_of_the_wrong_kind(arguments: dict[str, Any]) -> None:
+def test_arguments_of_the_wrong_type(arguments: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"must be|not an option"):
         lamina.build(**arguments)
 
 
 @pytest.mark.parametrize("table", [ENCODERS, BRIDGES, HEADS])
-def test_every_socket_is_known_by_its_type(table: dict[str, Any]) -> None:
+def test_every_socket_is_registered_by_type(table: dict[str, Any]) -> None:
     for name, settings in table.items():
         assert settings.model_fields["type"].default == name
 
 
-def test_a_socket_that_changes_its_type_forgets_the_rest_but_its_depth() -> None:
+def test_changing_a_sockets_type_keeps_only_its_depth() -> None:
     base = {"encoder": {"type": "msc", "layers": 36, "cell": "ffn"}}
     assert override(base, {"encoder": {"type": "stack"}}) == {"encoder": {"type": "stack", "layers": 36}}
     assert override(base, {"encoder": {"fusion": "add"}})["encoder"] == {**base["encoder"], "fusion": "add"}

@@ -45,8 +45,8 @@ def test_backward_may_run_twice() -> None:
     torch.testing.assert_close(once, again)
 
 
-def test_fp16_keeps_gradients_that_are_smaller_than_its_numbers() -> None:
-    """The loss scale is applied to the total, after these gradients are formed."""
+def test_fp16_keeps_gradients_below_its_range() -> None:
+    """The loss scale is applied to the total, after these gradients are computed."""
     features_ND, weight_VD, target_N, _ = make(torch.float32)
     tiny = torch.full((13,), 1e-9)
     with torch.autocast("cpu", torch.float16):
@@ -56,14 +56,14 @@ def test_fp16_keeps_gradients_that_are_smaller_than_its_numbers() -> None:
     torch.testing.assert_close(found, expected, rtol=0.02, atol=1e-12)
 
 
-def test_without_gradients_none_are_formed() -> None:
+def test_no_gradients_are_computed_under_no_grad() -> None:
     features_ND, weight_VD, target_N, _ = make()
     with torch.no_grad():
         total, _ = smoothed_cross_entropy(features_ND, weight_VD, target_N, 0.1)
     assert not total.requires_grad
 
 
-def test_no_tokens_is_no_loss() -> None:
+def test_without_tokens_the_loss_is_zero() -> None:
     features_ND, weight_VD, target_N, _ = make()
     total, nll_N = smoothed_cross_entropy(features_ND[:0], weight_VD, target_N[:0], 0.1)
     total.backward()

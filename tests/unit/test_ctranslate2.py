@@ -1,4 +1,4 @@
-"""Exports to CTranslate2 compute what Lamina computes, and unsupported parts are refused by name."""
+"""Exports to CTranslate2 compute the same as Lamina, and unsupported parts are rejected by name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def translator(model: Seq2Seq, out: Path, text: TextPipeline | None = None) -> A
 
 
 def log_probs(model: Seq2Seq, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
-    """Of every target token and of eos."""
+    """Log-probabilities of every target token and of eos."""
     full = [[*target, EOS] for target in targets]
     prefixes = pad([[model.start_id, *target] for target in targets])
     with torch.no_grad():
@@ -88,7 +88,7 @@ def choose(name: str) -> Seq2Seq:
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_log_probabilities_are_ours(name: str, tmp_path: Path) -> None:
+def test_log_probabilities_match(name: str, tmp_path: Path) -> None:
     model = choose(name)
     targets = [[7, 9, 4], [30, 31, 32, 33, 34], [], [3, 12]]
     results = translator(model, tmp_path / "out").score_batch(symbols(SOURCE, SENTENCES), symbols(SOURCE, targets))
@@ -97,7 +97,7 @@ def test_log_probabilities_are_ours(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_greedy_output_is_ours(name: str, tmp_path: Path) -> None:
+def test_greedy_output_matches(name: str, tmp_path: Path) -> None:
     model = choose(name)
     results = translator(model, tmp_path / "out").translate_batch(
         symbols(SOURCE, SENTENCES),
@@ -122,13 +122,13 @@ def test_two_vocabularies(tmp_path: Path) -> None:
 
 def test_the_length_penalty_counts_eos(tmp_path: Path) -> None:
     model = make(norm="post")
-    with torch.no_grad():  # eos becomes likely, or a random model would hardly ever end
+    with torch.no_grad():  # make eos likely; a random model would hardly ever end
         model.head.weight_VD[EOS] *= 3
     results = translator(model, tmp_path / "out").translate_batch(
         symbols(SOURCE, SENTENCES),
         beam_size=5,
         length_penalty=1,
-        min_decoding_length=0,  # 1 takes eos out of the first step's softmax
+        min_decoding_length=0,  # 1 removes eos from the first step's softmax
         return_end_token=True,
         return_scores=True,
     )
@@ -176,7 +176,7 @@ SMALL = Vocabulary(SOURCE.symbols[:23])
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_exports_or_is_refused_by_its_sockets(system: str, tmp_path: Path) -> None:
+def test_every_system_exports_or_is_rejected_by_its_sockets(system: str, tmp_path: Path) -> None:
     model, text = small(system), words(SMALL, SMALL)
     if system not in REFUSED:
         translator(model, tmp_path / "out", text)
@@ -187,7 +187,7 @@ def test_every_system_exports_or_is_refused_by_its_sockets(system: str, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_the_refusal_says_everything(tmp_path: Path) -> None:
+def test_the_error_names_all_unsupported_parts(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refusal:
         export_ctranslate2(small("msc-surface"), words(SMALL, SMALL), tmp_path / "out")
     assert str(refusal.value) == (
@@ -207,14 +207,14 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         export_ctranslate2(make(), words(), tmp_path / "file" / "out")
 
 
-def test_another_models_vocabulary_is_refused(tmp_path: Path) -> None:
+def test_another_models_vocabulary_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"source vocabulary must have 37 entries, as the model has, but has 23\."):
         export_ctranslate2(make(), words(SMALL, SMALL), tmp_path / "out")
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run folder with a model that likes to end."""
+    """A run folder with a model that tends to end soon."""
     model = make(norm="post")
     with torch.no_grad():
         model.decoder.layers[-1].feed_forward_residual.norm.bias.add_(model.head.weight_VD[EOS] * 20)
@@ -238,7 +238,7 @@ def test_the_command(run: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_the_card_works(
+def test_the_model_cards_example_works(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_lamina("export", run, "--to", "ctranslate2", "--out", tmp_path / "out")
@@ -259,7 +259,7 @@ def test_an_imported_model_has_vocabularies_only(tmp_path: Path) -> None:
     assert TextPipeline.load(tmp_path / "out").target.vocabulary == TARGET
 
 
-def test_what_was_exported_is_not_ours_to_open(run: Path, tmp_path: Path) -> None:
+def test_lamina_does_not_open_an_export(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run_lamina("export", run, "--to", "ctranslate2", "--out", out)
     refusal = f"lamina: {out}: is a CTranslate2 model; open it with ctranslate2.Translator.\n"
@@ -268,7 +268,7 @@ def test_what_was_exported_is_not_ours_to_open(run: Path, tmp_path: Path) -> Non
     assert run_lamina("eval", out, "--test", tmp_path / "a", tmp_path / "a") == (3, "", refusal)
 
 
-def test_a_refusal_ends_with_2(tmp_path: Path) -> None:
+def test_an_unsupported_model_exits_with_2(tmp_path: Path) -> None:
     write_model_folder(tmp_path / "model", small("surface-fusion"), words(SMALL, SMALL), "Made by a test.")
     result = run_lamina("export", tmp_path / "model", "--to", "ctranslate2", "--out", tmp_path / "out")
     assert result == (

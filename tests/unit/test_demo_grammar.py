@@ -1,4 +1,4 @@
-"""The demo corpus, read from its surface: German text against endings, verb forms and numbers written here again."""
+"""The demo corpus, checked on its surface: German text against separately written endings, verb forms and numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pairs() -> list[Pair]:
 
 @cache
 def tokens(text: str) -> list[str]:
-    """Words and commas; the first word small unless it is a name or a noun."""
+    """Words and commas; the first word is lower-cased unless it is a name or a noun."""
     words = re.findall(r"[\w'-]+|,", text)
     is_noun = words[0] in NOUN_FORMS and words[0].lower() not in INFLECTED
     is_name = words[0] in NAMES or words[0].removesuffix("s") in NAMES
@@ -62,7 +62,7 @@ def test_splits_share_no_sentence_on_either_side(pairs: list[Pair]) -> None:
         assert len(set.union(*texts)) == sum(map(len, splits))
 
 
-def test_the_same_pairs_everywhere_and_a_longer_request_begins_alike(pairs: list[Pair]) -> None:
+def test_pairs_are_reproducible_and_longer_requests_extend_shorter_ones(pairs: list[Pair]) -> None:
     thousand = list(demo_pairs("train", 1000))
     assert thousand == pairs[:1000]
     assert list(islice(demo_pairs("train", 10**9), 10)) == thousand[:10]
@@ -71,13 +71,13 @@ def test_the_same_pairs_everywhere_and_a_longer_request_begins_alike(pairs: list
     assert blake2b(text.encode(), digest_size=16).hexdigest() == FIRST_THOUSAND
 
 
-def test_requests_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(demo_pairs("test", 0)) == []
     with pytest.raises(UsageError, match="split: must be one of train, valid, test, but is `dev` instead"):
         demo_pairs("dev", 1)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="count: must not be negative, but is -1 instead"):
         demo_pairs("train", -1)
-    monkeypatch.setattr("lamina.demo.grammar.pairs._PATIENCE", 1)
+    monkeypatch.setattr("lamina.demo.grammar.pairs._MAX_DRAWS", 1)
     with pytest.raises(UsageError, match=r"split `test` yields only [\d,]+ distinct pairs \(1 draws gave no other\)"):
         list(demo_pairs("test", 100))
 
@@ -102,7 +102,7 @@ def spots_in(value: object) -> Iterable[Spot]:
     return [part for part in parts if isinstance(part, Spot)]
 
 
-def test_sentences_look_like_sentences(pairs: list[Pair]) -> None:
+def test_sentences_are_well_formed(pairs: list[Pair]) -> None:
     for pair in pairs:
         for text in pair:
             assert re.fullmatch(r"[A-ZÄÖÜ][\w'-]*(,? [\w'-]+)+\.", text), text
@@ -111,7 +111,7 @@ def test_sentences_look_like_sentences(pairs: list[Pair]) -> None:
             assert repeated <= {"her", "ihr", "die", "der", "das"}, text  # "der Arzt, der der Frau hilft"
 
 
-def test_a_nearest_neighbour_translates_badly(pairs: list[Pair]) -> None:
+def test_nearest_neighbour_translation_scores_low(pairs: list[Pair]) -> None:
     memory = [(grams(english), german) for english, german in pairs[:4000]]
     test = list(demo_pairs("test", 150))
     found = [nearest(grams(english), memory) for english, _ in test]
@@ -156,7 +156,7 @@ NAMES = {*names.WOMEN, *names.MEN}
 
 
 def noun_cells(noun: Noun) -> dict[str, set[str]]:
-    """What each form of a noun can be; genitives are listed for those who own something."""
+    """Possible cells of each noun form; genitives only for nouns that can be possessors."""
     gender = noun.gender
     forms = [(noun.german, "n"), (noun.oblique, "a"), (noun.oblique, "d")]
     if noun.gender == "f" or noun.oblique != noun.german:
@@ -178,7 +178,7 @@ for _noun in nouns.NOUNS:
 
 
 def agrees(words: list[str], end: int) -> bool:
-    """Whether some case and gender fit the noun at `end`, its adjectives and its determiner."""
+    """Whether the noun at `end`, its adjectives and its determiner agree in some case and gender."""
     start = end
     while start > 0 and words[start - 1] in INFLECTED:
         start -= 1
@@ -299,7 +299,7 @@ def test_relative_clauses_end_in_their_verb_between_commas(pairs: list[Pair]) ->
     assert checked > 500
 
 
-def test_main_clauses_have_the_finite_verb_second_and_the_rest_of_it_last(pairs: list[Pair]) -> None:
+def test_main_clauses_have_the_finite_verb_second_and_the_other_part_last(pairs: list[Pair]) -> None:
     endings = dict.fromkeys(("prefix", "participle", "infinitive"), 0)
     for _, german in pairs:
         words = tokens(german)
@@ -382,7 +382,7 @@ def read_english_number(word: str) -> int:
 
 
 def numbers_in(texts: list[str], read: Callable[[str], int]) -> list[list[int]]:
-    """The numbers of each text; a word that cannot be read as one is none."""
+    """Numbers in each text; words that are not numbers are skipped."""
     words_of = [re.findall(r"[\w-]+", text.lower()) for text in texts]
     values = dict[str, int]()
     for word in {word for words in words_of for word in words} - {"one", "eins"}:

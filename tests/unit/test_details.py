@@ -1,4 +1,4 @@
-"""What the page is told of a sentence, for every published system."""
+"""Details of a translation for the web page, for every published system."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_tasks() -> None:
     assert not is_language("body")
 
 
-def test_pieces() -> None:
+def test_joining_pieces() -> None:
     assert join_pieces(["▁gro", "ße"]) == "große"
     assert join_pieces(["<0xE2>", "<0x82>", "<0xAC>"]) == "€"
     assert join_pieces(["gro@@", "ße"]) == "große"

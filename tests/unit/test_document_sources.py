@@ -1,4 +1,4 @@
-"""Documents as sources: their sentences, their boundaries as ids, truncation, and the trivial baselines."""
+"""Documents as sources: sentence splitting, boundary ids, truncation, and trivial baselines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def words() -> TextPipeline:
     return pipeline_of_words(Vocabularies(WORDS, WORDS))
 
 
-def test_boundaries_stand_between_sentences_and_survive_saving(tmp_path: Path) -> None:
+def test_boundaries_are_between_sentences_and_survive_saving(tmp_path: Path) -> None:
     text = words().for_documents(sentences=True, longest=4)
     text.save(tmp_path)
     loaded = TextPipeline.load(tmp_path)

@@ -1,4 +1,4 @@
-"""Documents: everything but the sentences comes back byte for byte."""
+"""Document translation keeps everything but the sentences byte for byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMING = re.compile(r"\d\d:\d\d:\d\d[.,]\d{3} --> .*")
 
 
 def shout(text: str, form: Format | None) -> str:
-    """A translation that leaves every word recognisable."""
+    """A fake translation that keeps words recognisable."""
     document = read_document(text, form, "en")
     return document.render(sentence.upper() for sentence in document.sentences)
 
@@ -53,7 +53,7 @@ def test_sentences_joined_are_the_text(text: str) -> None:
         ("Wait... what? Nothing.", 2),
     ],
 )
-def test_the_fallback_knows_where_sentences_end(text: str, count: int) -> None:
+def test_built_in_rules_split_sentences(text: str, count: int) -> None:
     assert len(split_by_rules(text)) == count
 
 
@@ -63,7 +63,7 @@ def test_plain_text_keeps_paragraphs_and_indentation() -> None:
     assert read_document("a. B c.", None, "en").sentences == ["a. B c."]
 
 
-def test_html_keeps_what_is_not_text() -> None:
+def test_html_keeps_everything_but_text() -> None:
     text = (
         "<!doctype html>\n<html lang=en><head><title>One dog</title><style>p{a:b}</style>"
         "<script>if (a < b) x('<p>no</p>')</script></head>\n<body><!-- a comment -->"

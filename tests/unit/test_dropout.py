@@ -1,4 +1,4 @@
-"""Every place that should drop does, in training only, and keeps the mean."""
+"""Dropout acts at every site, in training only, and keeps the mean."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_site_drops_in_training_only(site: str, own: dict[str, Any]) -> None:
     assert torch.equal(result(), result())
 
 
-def test_rates_reach_their_places() -> None:
-    """The three rates of a configuration, wherever a module has one."""
+def test_rates_reach_their_modules() -> None:
+    """The three rates of a configuration, in every module with dropout."""
     own = {"encoder": {"type": "msc"}, "bridge": {"type": "collaborative"}, **SURFACE}
     model = small(**{**own, "dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1})
     expected = {"attention": 0.2, "feed_forward": 0.1}

@@ -1,4 +1,4 @@
-"""The engine as a whole: which models it takes, how it is shared, and how it is compiled."""
+"""The engine as a whole: supported models, sharing between threads, compilation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def some_sources(count: int, seed: int = 0) -> list[list[int]]:
 
 
 def tiny(system: str = "transformer", **own: Any) -> Seq2Seq:
-    """The size `tiny`, whose widths are whole vectors."""
+    """A model of size `tiny`, whose widths are multiples of the vector width."""
     torch.manual_seed(1)
     from lamina.systems.build import build
 
@@ -53,19 +53,19 @@ def tiny(system: str = "transformer", **own: Any) -> Seq2Seq:
 
 
 @pytest.mark.slow
-def test_every_module_of_ours_has_instructions() -> None:
+def test_every_lamina_module_is_supported() -> None:
     for combination in [*LEGAL, *VARIANTS]:
         make_engine([build_combination(combination)])
 
 
 class Backwards(EncoderLayer):
-    """Not what its base class does."""
+    """Behaves differently from its base class."""
 
     def attend(self, x_BSD: Tensor, valid_BS: Tensor, context: tuple[Tensor, ...]) -> Tensor:
         return super().attend(-x_BSD, valid_BS, context)
 
 
-def test_a_layer_of_somebody_else_decodes_as_it_trains() -> None:
+def test_a_custom_layer_decodes_with_torch() -> None:
     model = small()
     plain = Searcher("torch", model).search(make_batch().source_BS, SHORT)
     layer = Backwards(model.config)
@@ -83,7 +83,7 @@ def test_a_layer_of_somebody_else_decodes_as_it_trains() -> None:
         choose_backend([model], int8=True)
 
 
-def test_other_parts_that_are_not_exactly_ours_are_refused() -> None:
+def test_subclasses_of_other_parts_are_rejected() -> None:
     model = small()
     model.decoder.layers[1].feed_forward.up_proj = nn.utils.parametrizations.weight_norm(
         model.decoder.layers[1].feed_forward.up_proj
@@ -108,7 +108,7 @@ def test_batches_of_1_7_and_32_give_the_same_bits(system: str, backend: str) -> 
 
 @pytest.mark.parametrize("system", ["transformer-post", "msc-surface", "coordination", "merged-attention"])
 def test_long_sources_and_targets(system: str) -> None:
-    """Longer than what passes through the encoder at once, and than the first table of positions."""
+    """Longer than the encoder's chunk and the initial table of positions."""
     model, draw = small(system), np.random.default_rng(0)
     sources = [[*draw.integers(4, 23, length).tolist(), 2] for length in (290, 30, 260)]
     prefix = [0, *draw.integers(4, 23, 600).tolist()]
@@ -121,7 +121,7 @@ def test_long_sources_and_targets(system: str) -> None:
     assert engine.search(sources, SHORT) == [engine.search([source], SHORT)[0] for source in sources]
 
 
-def test_many_steps_grow_the_cache_and_keep_it() -> None:
+def test_the_cache_grows_over_many_steps() -> None:
     searcher, source_BS = Searcher("engine", small("coordination")), make_batch().source_BS
     prefix = [0, *np.random.default_rng(0).integers(4, 23, 90).tolist()]
     state = searcher.stepper.start(source_BS, 2)
@@ -175,7 +175,7 @@ def test_long_sentences_make_small_batches() -> None:
     assert max(len(batch) * 1000 for batch in found) <= BATCH_TOKENS
 
 
-def test_a_search_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_the_iterator_stops_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     backend = EngineBackend(make_engine([tiny()]))
     work = [SourceBatch(some_sources(4, seed)) for seed in range(40)]
@@ -185,12 +185,12 @@ def test_a_search_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -
     assert next(results) == expected
     first = time.monotonic() - started
     results.close()
-    backend._threads().submit(lambda: None).result()  # after what was under way
+    backend._thread_pool().submit(lambda: None).result()  # queued after the running searches
     assert time.monotonic() - started < 5 * first + 1
     assert next(backend.search(work[:1], LONG)) == expected
 
 
-def test_a_source_that_is_no_longer_wanted_leaves_its_batch() -> None:
+def test_a_cancelled_source_leaves_its_batch() -> None:
     engine, sources = make_engine([tiny()]), some_sources(3)
     found = engine.search(sources, SHORT, None, np.array([0, 1, 0]))
     expected = engine.search(sources, SHORT)
@@ -198,11 +198,11 @@ def test_a_source_that_is_no_longer_wanted_leaves_its_batch() -> None:
     assert len(found[1]) < len(expected[1])
 
 
-def test_a_forked_child_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_works_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     backend = EngineBackend(make_engine([tiny()]))
     work = [SourceBatch(some_sources(4, seed)) for seed in range(4)]
-    expected = list(backend.search(work, SHORT))  # its threads are in the parent only
+    expected = list(backend.search(work, SHORT))  # the pool's threads exist in the parent only
     child = os.fork()
     if child == 0:
         os._exit(0 if list(backend.search(work, SHORT)) == expected else 1)
@@ -221,7 +221,7 @@ def test_an_engine_cannot_be_copied() -> None:
         copy.deepcopy(make_engine([small()]))
 
 
-def test_what_would_be_read_outside_the_weights_is_refused() -> None:
+def test_out_of_range_tokens_are_rejected() -> None:
     engine = make_engine([small()])
     assert engine.search([], SHORT) == []
     for sources, prefixes, message in (
@@ -239,7 +239,7 @@ def test_what_would_be_read_outside_the_weights_is_refused() -> None:
         stepper.step(torch.tensor([30]), stepper.start(torch.tensor([[4, 2]]), 1))
 
 
-def test_a_batch_that_needs_much_memory_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_needs_too_much_memory_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, parts = make_engine([tiny()]), make_engine([tiny()])
     sources, prefixes = some_sources(7), [[5]] * 3 + [[6, 7]] * 4
     expected = whole.search(sources, SHORT, prefixes)
@@ -256,13 +256,13 @@ def test_a_batch_that_needs_much_memory_is_searched_in_parts(monkeypatch: pytest
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "lamina" / "engine"
 
 
 def children(monkeypatch: pytest.MonkeyPatch, codes: Sequence[int]) -> list[str]:
-    """Have self-tests end with these codes; gives the sets that are tried."""
+    """Make self-tests exit with these codes; return the instruction sets that are tried."""
     tried: list[str] = []
 
     def run(command: list[str], env: dict[str, str], **_: Any) -> SimpleNamespace:
@@ -274,29 +274,29 @@ def children(monkeypatch: pytest.MonkeyPatch, codes: Sequence[int]) -> list[str]
     return tried
 
 
-def test_a_set_that_kills_the_self_test_is_not_used(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_an_instruction_set_that_crashes_the_self_test_is_not_used(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sets = cpu.INSTRUCTION_SETS[:2]
     monkeypatch.setattr(cpu, "usable_sets", lambda: list(sets))
     tried = children(monkeypatch, [-signal.SIGILL, 0])
-    folder = place / "key"
+    folder = cache_folder / "key"
     assert compilation.compile_in_child(folder) == sets[1].name
     assert tried == [each.name for each in sets]
     assert compilation.read_ready(folder) == sets[1].name
     assert capsys.readouterr().err.splitlines()[1] == f"lamina: {sets[0].name} failed on this CPU (exit -4) "
 
 
-def test_if_none_works_that_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_if_no_instruction_set_works(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     children(monkeypatch, [1] * 9)
     with pytest.raises(LaminaError, match="The CPU engine does not work on this machine"):
-        compilation.compile_in_child(place / "key")
+        compilation.compile_in_child(cache_folder / "key")
 
 
 @pytest.mark.parametrize("damage", ["code", "ready", "missing"])
-def test_damaged_compiled_code_is_not_loaded(place: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+def test_damaged_compiled_code_is_not_loaded(cache_folder: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     children(monkeypatch, [0])
-    folder = place / "key"
+    folder = cache_folder / "key"
     compilation.compile_in_child(folder)
     assert compilation.read_ready(folder) is not None
     if damage == "code":
@@ -308,7 +308,7 @@ def test_damaged_compiled_code_is_not_loaded(place: Path, monkeypatch: pytest.Mo
     assert compilation.read_ready(folder) is None
 
 
-def test_the_key_follows_the_sources_and_the_lanes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_key_depends_on_sources_and_lanes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(cpu.LANES_VARIABLE, raising=False)
     first = compilation.key()
     assert compilation.key() == first
@@ -325,7 +325,7 @@ def test_the_key_follows_the_sources_and_the_lanes(monkeypatch: pytest.MonkeyPat
     assert compilation.key() != before
 
 
-def test_compiled_code_knows_all_it_is_made_from() -> None:
+def test_the_key_covers_all_sources_of_compiled_code() -> None:
     """Every module that compiled code imports is part of the key."""
     code = "import sys; from lamina.engine import search; print(*[m for m in sys.modules if m.startswith('lamina.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
@@ -361,7 +361,7 @@ def test_lanes_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", ["8", "4"])
 def test_narrower_vectors(lanes: str) -> None:
-    """The engine's own tests and contracts with vectors of another width."""
+    """Runs the engine's tests and contracts with other vector widths."""
     root = Path(__file__).parents[1]
     tests = [root / "unit" / "test_engine_instructions.py", root / "contracts" / "test_backends.py", __file__]
     command = [sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", "-n", "2", *tests]

@@ -1,4 +1,4 @@
-"""Lowered models on disk: the same results as without them, without torch, and never those of something else."""
+"""The cache of lowered models: the same results as without it, without torch, and never stale."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LINES = ["w1 w2 w9", "w3", "w5 w5 w12 w7 w1"]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setattr(cache, "user_cache", lambda _: folder)
@@ -47,8 +47,8 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def entry_of(place: Path) -> Path:
-    (entry,) = place.glob("*.program")
+def entry_of(cache_folder: Path) -> Path:
+    (entry,) = cache_folder.glob("*.program")
     return entry
 
 
@@ -61,7 +61,7 @@ def translate(translator: Translator) -> list[Translation]:
 
 
 @pytest.mark.parametrize("int8", [False, True])
-def test_a_hit_gives_the_bits_of_a_miss(place: Path, model: Path, int8: bool) -> None:
+def test_a_hit_is_bit_identical_to_a_miss(cache_folder: Path, model: Path, int8: bool) -> None:
     first, second = load(model, int8=int8), load(model, int8=int8)
     assert (is_hit(first), is_hit(second)) == (False, True)
     assert translate(second) == translate(first)
@@ -85,12 +85,12 @@ def test_the_command_line_translates_without_torch(model: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_program_survives_the_disk(system: str) -> None:
+def test_every_program_can_be_saved_and_loaded(system: str) -> None:
     lowered, kind = make_engine([small(system)]).lowered, TypeAdapter(LoweredModel)
     assert kind.validate_json(kind.dump_json(lowered)) == lowered
 
 
-def test_an_ensemble_is_an_entry_of_its_own(place: Path, tmp_path: Path) -> None:
+def test_an_ensemble_has_its_own_entry(cache_folder: Path, tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "other"]
     save(small("transformer"), folders[0])
     save(small("msc"), folders[1])
@@ -99,10 +99,10 @@ def test_an_ensemble_is_an_entry_of_its_own(place: Path, tmp_path: Path) -> None
         assert not is_hit(load(*each))
     assert is_hit(again := load(*folders))
     assert translate(again) == first
-    assert len(list(place.glob("*.program"))) == 4
+    assert len(list(cache_folder.glob("*.program"))) == 4
 
 
-def test_other_weights_are_another_entry(place: Path, model: Path) -> None:
+def test_other_weights_have_another_entry(cache_folder: Path, model: Path) -> None:
     before = translate(load(model))
     other = small("msc-surface")
     with torch.no_grad():
@@ -113,7 +113,9 @@ def test_other_weights_are_another_entry(place: Path, model: Path) -> None:
     assert [each.log_prob for each in translate(translator)] != [each.log_prob for each in before]
 
 
-def test_other_sources_are_another_entry(place: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_engine_sources_have_another_entry(
+    cache_folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load(model)
     monkeypatch.setattr(cache, "source_digest", lambda: "changed")
     assert not is_hit(load(model))
@@ -132,14 +134,14 @@ def test_the_sources_are_those_of_engine_and_model(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "byte", "appended", "foreign", "text"])
-def test_a_damaged_entry_is_built_again(place: Path, model: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_entry_is_rebuilt(cache_folder: Path, model: Path, tmp_path: Path, damage: str) -> None:
     expected = translate(load(model))
-    entry = entry_of(place)
+    entry = entry_of(cache_folder)
     content = entry.read_bytes()
-    if damage == "foreign":  # a whole entry of another model under this one's name
+    if damage == "foreign":  # a valid entry of another model under this one's name
         save(small("transformer"), tmp_path / "other")
         load(tmp_path / "other")
-        (other,) = set(place.glob("*.program")) - {entry}
+        (other,) = set(cache_folder.glob("*.program")) - {entry}
         other.replace(entry)
     else:
         flipped = bytes([*content[:-9], content[-9] ^ 1, *content[-8:]])
@@ -152,24 +154,24 @@ def test_a_damaged_entry_is_built_again(place: Path, model: Path, tmp_path: Path
     assert is_hit(load(model))
 
 
-def test_weights_without_a_digest_are_not_kept(place: Path, model: Path) -> None:
+def test_weights_without_a_digest_are_not_cached(cache_folder: Path, model: Path) -> None:
     config = read_config_file(model / "config.json")
     (model / "config.json").write_text(json.dumps({**config, "sha256": {}}))
     assert translate(load(model)) == translate(load(model))
-    assert list(place.iterdir()) == []
+    assert list(cache_folder.iterdir()) == []
 
 
-def test_several_at_once(place: Path, model: Path) -> None:
+def test_concurrent_loading(cache_folder: Path, model: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: translate(load(model)), range(4)))
     assert all(each == found[0] for each in found)
     assert is_hit(load(model))
-    assert {path.name for path in place.iterdir()} == {entry_of(place).name, "lock"}
+    assert {path.name for path in cache_folder.iterdir()} == {entry_of(cache_folder).name, "lock"}
 
 
-def test_two_processes_write_the_same_entry(place: Path, model: Path) -> None:
+def test_two_processes_write_the_same_entry(cache_folder: Path, model: Path) -> None:
     engine = load(model).backend.engine
-    entry = entry_of(place)
+    entry = entry_of(cache_folder)
     child = os.fork()
     for _ in range(20):
         cache.write_entry(entry, engine, [])
@@ -182,9 +184,7 @@ def test_two_processes_write_the_same_entry(place: Path, model: Path) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["no place", "full", "lock"])
-def test_a_place_that_cannot_be_written(
-    place: Path, model: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
-) -> None:
+def test_an_unwritable_cache(cache_folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch, trouble: str) -> None:
     def refuse(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
@@ -193,10 +193,10 @@ def test_a_place_that_cannot_be_written(
     else:
         monkeypatch.setattr(cache, "atomic_file" if trouble == "full" else "lock", refuse)
     assert translate(load(model)) == translate(load(model))
-    assert list(place.glob("*.program")) == []
+    assert list(cache_folder.glob("*.program")) == []
 
 
-def test_a_read_only_entry_is_used(place: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_entry_is_used(cache_folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(model)
 
     def refuse(*_: Any) -> None:
@@ -206,24 +206,24 @@ def test_a_read_only_entry_is_used(place: Path, model: Path, monkeypatch: pytest
     assert is_hit(load(model))
 
 
-def test_the_oldest_entries_are_removed(place: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_entries_are_removed(cache_folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = load(model).backend.engine
-    size = entry_of(place).stat().st_size
-    entry_of(place).unlink()
-    (place / "killed.program.partial").write_bytes(b"half")
+    size = entry_of(cache_folder).stat().st_size
+    entry_of(cache_folder).unlink()
+    (cache_folder / "killed.program.partial").write_bytes(b"half")
     monkeypatch.setattr(cache, "LARGEST", 3 * size + 100)
     for number in range(5):
-        path = place / f"{number}.program"
+        path = cache_folder / f"{number}.program"
         cache.write_entry(path, engine, [])
         os.utime(path, (number, number))
-        os.utime(place / "0.program", (99, 99))  # it was used
-    assert {path.name for path in place.iterdir()} == {"0.program", "3.program", "4.program", "lock"}
+        os.utime(cache_folder / "0.program", (99, 99))  # it was used
+    assert {path.name for path in cache_folder.iterdir()} == {"0.program", "3.program", "4.program", "lock"}
     monkeypatch.setattr(cache, "LARGEST", size // 2)
-    cache.write_entry(place / "large.program", engine, [])
-    assert not (place / "large.program").exists()
+    cache.write_entry(cache_folder / "large.program", engine, [])
+    assert not (cache_folder / "large.program").exists()
 
 
-def test_models_are_there_when_they_are_asked_for(place: Path, model: Path) -> None:
+def test_torch_models_are_loaded_lazily(cache_folder: Path, model: Path) -> None:
     first, second = load(model), load(model)
     assert is_hit(second)
     assert str(second.device) == "cpu"
@@ -233,7 +233,7 @@ def test_models_are_there_when_they_are_asked_for(place: Path, model: Path) -> N
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_models_of_a_folder_that_was_replaced_are_refused(place: Path, model: Path) -> None:
+def test_models_of_a_replaced_folder_are_rejected(cache_folder: Path, model: Path) -> None:
     load(model)
     translator = load(model)
     save(small("transformer"), model)
@@ -241,7 +241,7 @@ def test_models_of_a_folder_that_was_replaced_are_refused(place: Path, model: Pa
         print(translator.models)
 
 
-def test_notes_are_kept(place: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_are_cached(cache_folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "int8_ratio", lambda _: 1.25)
     notes = load(model, int8=True).notes
     assert notes == ["--int8 is 1.25× slower here; omit it."]
@@ -249,7 +249,7 @@ def test_notes_are_kept(place: Path, model: Path, monkeypatch: pytest.MonkeyPatc
     assert load(model, int8=True).notes == notes
 
 
-def test_what_is_wrong_with_a_model_is_said_as_before(place: Path, tmp_path: Path) -> None:
+def test_errors_are_the_same_on_a_hit(cache_folder: Path, tmp_path: Path) -> None:
     broken, copying = small("transformer"), small("pointer-generator")
     with torch.no_grad():
         broken.decoder.layers[0].feed_forward.up_proj.weight.fill_(float("nan"))
@@ -289,7 +289,7 @@ def test_threads_before_and_after_torch(monkeypatch: pytest.MonkeyPatch) -> None
     assert threads.thread_count() == 7
 
 
-def test_torch_is_asked_only_if_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_is_imported_only_if_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> Any:
         raise AssertionError(name)
 

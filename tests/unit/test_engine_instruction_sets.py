@@ -1,4 +1,4 @@
-"""Instruction sets that this machine may not have: compiled without being run, or run with a stand-in."""
+"""Instruction sets that this machine may lack: compiled without being run, or run with an emulation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ products.product.compile((types.int64,) * 10)
 print(*int8.product_int8.inspect_asm().values(), *products.product.inspect_asm().values())
 """
 
-# VNNI's instruction, spelled out: u8·s8, four products summed in each lane.
+# Emulation of VNNI's instruction: u8·s8, four products summed in each lane.
 STAND_IN = """
 import numpy as np
 from llvmlite import ir

@@ -1,4 +1,4 @@
-"""Every instruction of the engine's machine against torch, at widths that are no whole vectors too."""
+"""Every instruction of the engine against torch, also at widths that are not multiples of the vector width."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 class Bench:
-    """A program of a few instructions, run over rows."""
+    """Runs a program of a few instructions over rows."""
 
     def __init__(self, int8: bool = False) -> None:
         self.program = Program(int8)
@@ -112,7 +112,7 @@ def test_product_in_8_bits_is_exact_in_integers(rows: int, inputs: int, outputs:
 
 
 @pytest.mark.parametrize("int8", [False, True])
-def test_what_is_not_a_number_stays_so(int8: bool) -> None:
+def test_nan_propagates_through_relu(int8: bool) -> None:
     bench, x = Bench(int8), draw(ROWS, 20)
     x[2, 3] = math.nan
     out = bench.program.register(24)
@@ -136,7 +136,7 @@ def test_mix(width: int) -> None:
 @pytest.mark.parametrize("count", [1, 3, 4, 9, 31])
 @pytest.mark.parametrize(("heads", "size"), [(1, 16), (2, 32), (4, 16)])
 def test_attend(count: int, heads: int, size: int) -> None:
-    """Each row to keys and values of its own list, here the same in another order."""
+    """Each row attends to its own list of keys and values, here the same in another order."""
     bench, width = Bench(), heads * size
     queries, stored = draw(ROWS, width), draw(32, 2 * width, seed=1)
     store, out = bench.holding(stored, SOURCE_TOKEN), bench.program.register(width)
@@ -196,7 +196,7 @@ def test_embed(width: int, positions: bool) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_running_mean(width: int) -> None:
-    """Three positions of two rows, one after another as in whole prefixes."""
+    """Three positions of two rows, in sequence as in whole prefixes."""
     bench, x = Bench(), draw(6, width)
     sums, out = bench.holding(torch.zeros(8, width), WRITTEN), bench.program.register(width)
     bench.program.emit(machine.RUNNING_MEAN, out, bench.holding(x), sums, whole_vectors(width))

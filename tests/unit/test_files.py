@@ -1,4 +1,4 @@
-"""The one atomic writer."""
+"""Atomic writing of files and folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+def test_an_error_keeps_the_previous_file(tmp_path: Path) -> None:
     write_file(tmp_path / "a", "before")
     with pytest.raises(ZeroDivisionError), atomic_file(tmp_path / "a") as stream:
         stream.write(bytes([1 // 0]))
@@ -32,7 +32,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
-def test_a_folder_is_replaced_whole(exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_replaced_atomically(exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not exchanges:
         monkeypatch.setattr("lamina.base.files.exchange", lambda one, other: False)
     for content in ("one", "two"):
@@ -52,7 +52,7 @@ def test_names_are_exchanged_in_one_operation(tmp_path: Path) -> None:
         pytest.skip("this file system cannot exchange names")
 
 
-def test_a_left_over_is_replaced(tmp_path: Path) -> None:
+def test_a_leftover_partial_folder_is_replaced(tmp_path: Path) -> None:
     partial_name(tmp_path / "model").mkdir()
     (partial_name(tmp_path / "model") / "old").touch()
     with atomic_folder(tmp_path / "model") as folder:
@@ -66,7 +66,7 @@ def test_replacing_a_missing_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
+def test_a_lock_is_exclusive(tmp_path: Path) -> None:
     with locked(tmp_path / "lock", "busy"), pytest.raises(UsageError, match="busy"), locked(tmp_path / "lock", "busy"):
         pass
     with locked(tmp_path / "lock", "busy"):

@@ -44,7 +44,7 @@ def m2(tmp_path: Path) -> Path:
 
 def test_an_m2_file_gives_a_pair_for_each_annotator(m2: Path) -> None:
     assert list(M2File(m2).pairs()) == [
-        ("This are a sentence .", "This is one phrase ."),  # of two edits that overlap the earlier is made
+        ("This are a sentence .", "This is one phrase ."),  # of two overlapping edits the first is applied
         ("This are a sentence .", "This are a sentence ."),
         ("Fine as it is .", "Fine as it is ."),
         ("Two agree", "Two agree ."),
@@ -63,7 +63,7 @@ def test_an_m2_file_without_edits_is_correct_text(tmp_path: Path) -> None:
     assert list(M2File(path).pairs()) == [("a b", "a b"), ("c", "c")]
 
 
-def test_edits_lead_from_source_to_target_and_are_small() -> None:
+def test_edits_transform_source_to_target_and_are_minimal() -> None:
     random = Random(3)
     for _ in range(200):
         source, target = (tuple(random.choices("abcd", k=random.randrange(9))) for _ in range(2))
@@ -86,7 +86,7 @@ def lcs(source: str, target: str) -> int:
     return table[-1][-1]
 
 
-def test_changed_tokens_are_those_off_the_longest_common_subsequence() -> None:
+def test_changed_tokens_are_outside_the_longest_common_subsequence() -> None:
     random = Random(5)
     for _ in range(300):
         source, target = ("".join(random.choices("abc", k=random.randrange(12))) for _ in range(2))
@@ -100,7 +100,7 @@ def test_changed_tokens_are_those_off_the_longest_common_subsequence() -> None:
     assert changed_tokens("", "ab").tolist() == [True, True]
 
 
-def test_word_dropout_takes_whole_words_and_is_a_function_of_its_place() -> None:
+def test_word_dropout_drops_whole_words_deterministically_by_position() -> None:
     text = make_pipeline(
         "sentencepiece", ("en", "en"), False, {"subwords.model": learn_sentencepiece(["abc abd xyz uvw"] * 50, 300)}
     )
@@ -125,11 +125,11 @@ def test_word_dropout_takes_whole_words_and_is_a_function_of_its_place() -> None
 CLEAN = ["The old man lives in a small house , and he is happy .", "We have been there ."] * 20
 
 
-def test_noise_is_deterministic_and_at_about_its_rate() -> None:
+def test_noise_is_deterministic_and_close_to_its_rate() -> None:
     one, again, other = (list(Noise("en", ErrorSettings(), seed).pairs(CLEAN)) for seed in (1, 1, 2))
     assert one == again != other
     assert [clean for _, clean in one] == CLEAN
-    assert [Noise("en", ErrorSettings(), 1).line(CLEAN[0], 3)] == [one[2][0]]  # streaming: a line stands by itself
+    assert [Noise("en", ErrorSettings(), 1).line(CLEAN[0], 3)] == [one[2][0]]  # streaming: each line is independent
     edits = sum(len(find_edits(tuple(clean.split()), tuple(noisy.split()))) for noisy, clean in one)
     words = sum(len(clean.split()) for clean in CLEAN)
     assert 0.05 < edits / words < 0.18
@@ -144,7 +144,7 @@ def test_every_kind_of_error_alone(kind: str) -> None:
 
 
 def test_misspelled_by_sound() -> None:
-    """A spelling that sounds alike, after the first letter; none in a language without a table."""
+    """Keeps the first letter and uses a similar-sounding spelling; no change in a language without a table."""
     noise = Noise("en", ErrorSettings(), 1)
     spelt = {noise.spell_by_sound("phase", Random(seed)) for seed in range(50)}
     assert {"phace", "phese", "phas"} <= spelt
@@ -159,7 +159,7 @@ def test_other_languages_and_empty_lines() -> None:
     assert all(noisy for noisy, clean in noise.pairs(["dwa słowa tutaj"]))
 
 
-def test_confusions_are_what_annotators_corrected(m2: Path, tmp_path: Path) -> None:
+def test_confusions_are_learned_from_annotators(m2: Path, tmp_path: Path) -> None:
     learned = Confusions.learn(m2)
     assert dict(learned.errors[("is",)]) == {("are",): 1}
     mix = ErrorMix(**{name: float(name == "confusion") for name in ErrorMix.model_fields})

@@ -1,4 +1,4 @@
-"""Recomputing encoder layers changes memory, never a gradient."""
+"""Gradient checkpointing does not change gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def gradients(model: Seq2Seq) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("system", ["transformer", "dlcl", "msc", "transparent"])
-def test_gradients_stay_the_same(system: str) -> None:
+def test_gradients_are_unchanged(system: str) -> None:
     model = small(system, dropout=0.2, attention_dropout=0.1).train()
     expected = gradients(model)
     recompute_layers(model.encoder)

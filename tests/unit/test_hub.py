@@ -1,4 +1,4 @@
-"""Models go to the hub and come back, through a local stand-in of its API."""
+"""Upload to and download from the Hub, with a local fake of its API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubSta
         yield server
 
 
-def test_a_model_goes_up_and_comes_back(stand_in: HubStandIn, tmp_path: Path) -> None:
+def test_upload_and_download(stand_in: HubStandIn, tmp_path: Path) -> None:
     save(small("msc-surface"), tmp_path / "run" / "model")
     (tmp_path / "run" / "run.json").write_text(json.dumps({"data": "abc123"}))
     (tmp_path / "bleu.json").write_text(json.dumps([{"name": "BLEU", "score": 12.345, "signature": "s"}]))
@@ -80,6 +80,6 @@ def test_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert run_lamina("translate", "hf:me/x", stdin="w1\n") == (5, "", f"lamina: hf:me/x {line}")
 
 
-def test_nothing_of_the_hub_is_imported_with_lamina() -> None:
+def test_importing_lamina_does_not_import_the_hub_client() -> None:
     code = "import sys, lamina.cli; assert not [n for n in sys.modules if n.startswith(('huggingface', 'torch'))]"
     subprocess.run([sys.executable, "-c", code], check=True)

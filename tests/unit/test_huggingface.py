@@ -1,4 +1,4 @@
-"""Exports to transformers compute what Lamina computes, and unsupported parts are refused by name."""
+"""Exports to transformers compute the same as Lamina, and unsupported parts are rejected by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_files(system: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in PLAIN])
-def test_every_other_system_is_refused_by_its_socket(system: str, tmp_path: Path) -> None:
+def test_every_other_system_is_rejected_by_its_socket(system: str, tmp_path: Path) -> None:
     model = small(system)
     with pytest.raises(UsageError) as refusal:
         export_huggingface(model, TEXT, DECODE, tmp_path / "out")
@@ -59,7 +59,7 @@ def test_every_other_system_is_refused_by_its_socket(system: str, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
-def test_refusals_on_the_command_line(tmp_path: Path) -> None:
+def test_errors_on_the_command_line(tmp_path: Path) -> None:
     save(small("transformer", share_embeddings="none"), tmp_path / "model")
     assert run_lamina("export", tmp_path / "model", "--to", "huggingface", "--out", tmp_path / "out") == (
         2,
@@ -96,7 +96,7 @@ def pieces() -> TextPipeline:
     ],
     ids=str,
 )
-def test_transformers_gives_the_same(own: dict[str, Any], tmp_path: Path) -> None:
+def test_transformers_gives_the_same_results(own: dict[str, Any], tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     text = pieces()
     torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""Every scheme by its formula: bounds that no draw exceeds and that large matrices come near."""
+"""Initialisation schemes: bounds that no weight exceeds and that large matrices approach."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_lipschitz() -> None:
 
 
 @pytest.mark.parametrize("init", ["xavier", "ds", "lipschitz"])
-def test_what_all_schemes_share(init: str) -> None:
+def test_properties_of_all_schemes(init: str) -> None:
     model = make(init)
     embedding = model.source_embedding.tokens.weight
     assert float(embedding[2:].detach().std()) == pytest.approx(D**-0.5, rel=0.03)

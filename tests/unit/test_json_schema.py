@@ -1,4 +1,4 @@
-"""The schema accepts what the loader accepts, and points at what it does not."""
+"""The JSON schema accepts what the loader accepts and reports errors."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def test_a_good_recipe_passes() -> None:
         ("model: {head: {type: surface, gate: 2}}", "is not valid under any of the given schemas"),
     ],
 )
-def test_mistakes_are_seen(text: str, expected: str) -> None:
+def test_errors_are_detected(text: str, expected: str) -> None:
     assert any(expected in complaint for complaint in complaints(text)), complaints(text)

@@ -32,7 +32,7 @@ LEVELS = (
 
 
 def imported_modules(tree: ast.AST) -> Iterator[str]:
-    """Every module of ours that a file imports, within functions too."""
+    """All Lamina modules that a file imports, including within functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "lamina":
             yield from (f"lamina.{alias.name}" for alias in node.names) if node.module == "lamina" else (node.module,)
@@ -47,7 +47,7 @@ def level(module: str) -> int:
 @pytest.mark.parametrize(
     "package", sorted({path.relative_to(ROOT).parts[0] for path in ROOT.rglob("*.py")} - {"__init__.py"})
 )
-def test_a_package_imports_only_those_below(package: str) -> None:
+def test_a_package_imports_only_lower_levels(package: str) -> None:
     own = level(f"lamina.{package.removesuffix('.py')}")
     files = [ROOT / package] if package.endswith(".py") else sorted((ROOT / package).rglob("*.py"))
     upwards = [
@@ -59,7 +59,7 @@ def test_a_package_imports_only_those_below(package: str) -> None:
     assert upwards == []
 
 
-def test_only_the_command_line_knows_rich() -> None:
+def test_only_the_command_line_imports_rich() -> None:
     users = [path for path in ROOT.rglob("*.py") if "from rich" in path.read_text(encoding="utf-8")]
     assert {path.relative_to(ROOT).parts[0] for path in users} == {"cli"}
 
@@ -75,7 +75,7 @@ def test_no_two_classes_share_a_name() -> None:
 
 
 def test_files_and_functions_are_short() -> None:
-    """350 lines a file, 60 a function outside the command line, its docstring not counted; tables of words aside."""
+    """At most 350 lines per file, except word lists, and 60 per function outside the command line."""
     for path in ROOT.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         if path.name != "verbs.py":  # the demo grammar's table of verbs

@@ -1,4 +1,4 @@
-"""Marian's checkpoints in Hugging Face format: the same logits, and everything that a model of Lamina's can do."""
+"""Import of Marian checkpoints in Hugging Face format: the same logits, and full use as a Lamina model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint with random weights, written by transformers itself, and its import."""
+    """A checkpoint with random weights, written by transformers, and its import."""
     folder = tmp_path_factory.mktemp("marian")
     write_demo(folder, train=300, valid=40, test=20)
     lines = [line for side in ("en", "de") for line in (folder / f"train.{side}").read_text().splitlines()]
@@ -67,7 +67,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def log_probs(folder: Path, symbols: list[list[str]], prefix: list[list[str]]) -> Any:
-    """What transformers says, with sources padded by it."""
+    """Log-probabilities of transformers, with its padding."""
     model = transformers.MarianMTModel.from_pretrained(folder).eval()
     ids = json.loads((folder / "vocab.json").read_text())
     longest = max(map(len, symbols))
@@ -105,11 +105,11 @@ def test_a_checkpoint_is_not_opened_by_mistake(place: Path) -> None:
     )
 
 
-def test_logits_are_transformers(place: Path) -> None:
+def test_logits_match_transformers(place: Path) -> None:
     compare(place / "opus", place / "imported")
 
 
-def test_the_tokens_are_transformers(place: Path) -> None:
+def test_tokens_match_transformers(place: Path) -> None:
     tokenizer = transformers.MarianTokenizer.from_pretrained(place / "opus")
     text = load_model_folder(place / "imported").text
     for line in ("The dog sees a man.", ">>fr<< Two women sing.", "café 😀", "A, b."):
@@ -117,7 +117,7 @@ def test_the_tokens_are_transformers(place: Path) -> None:
         assert [text.source.vocabulary.symbols[index] for index in text.source.encode([line])[0]] == expected
 
 
-def test_beams_are_transformers(place: Path) -> None:
+def test_beam_search_matches_transformers(place: Path) -> None:
     lines = (place / "test.en").read_text().splitlines()
     model = transformers.MarianMTModel.from_pretrained(place / "opus").eval()
     tokenizer = transformers.MarianTokenizer.from_pretrained(place / "opus")
@@ -137,7 +137,7 @@ def test_beams_are_transformers(place: Path) -> None:
     assert ended or all("</s>" not in tokenizer.convert_ids_to_tokens(row[1:]) for row in theirs)
 
 
-def test_it_fine_tunes_and_round_trips(place: Path) -> None:
+def test_fine_tuning_and_round_trip(place: Path) -> None:
     files = [place / f"{split}.{side}" for split in ("train", "valid") for side in ("en", "de")]
     result = run_lamina(
         *("prepare", "--train", *files[:2], "--valid", *files[2:], "--text-from", place / "imported"),
@@ -177,7 +177,7 @@ def test_it_fine_tunes_and_round_trips(place: Path) -> None:
         ("model.safetensors", None, 3, "has neither model.safetensors nor pytorch_model.bin."),
     ],
 )
-def test_foreign_folders_are_one_line(
+def test_unrelated_folders_are_rejected(
     place: Path, tmp_path: Path, file: str, change: dict[str, Any] | None, code: int, message: str
 ) -> None:
     shutil.copytree(place / "opus", tmp_path / "opus")

@@ -1,4 +1,4 @@
-"""Memory stays bounded: the benchmark scripts, with their limits."""
+"""Memory limits, measured with the benchmark scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model folders: complete or not there, and clear about what is wrong with them."""
+"""Model folders: written atomically, and clear errors if damaged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def change_config(folder: Path, change: Callable[[dict], None]) -> None:
     (folder / "config.json").write_text(json.dumps(sealed(content)))
 
 
-def test_a_folder_holds_all_that_is_needed(folder: Path) -> None:
+def test_a_folder_is_self_contained(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
         "config.json",
@@ -58,7 +58,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         save(small(), tmp_path / "file" / "model")
 
 
-def test_a_failed_write_leaves_the_folder_as_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_previous_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path.name: digest(path) for path in folder.iterdir()}
     monkeypatch.setattr("lamina.store.model_folder.model_card", lambda model, origin: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -94,7 +94,7 @@ def test_damage_is_named(damage: Callable[[Path], None], message: str, folder: P
         load_model_folder(folder)
 
 
-def test_a_configuration_that_cannot_work_is_named(folder: Path) -> None:
+def test_an_invalid_configuration_is_named(folder: Path) -> None:
     change_config(folder, lambda content: content["model"].update(encoder={"type": "stack", "layers": 4}, heads=3))
     with pytest.raises(DataError, match=r"heads: must divide d_model 16(.|\n)*bridge `collaborative` reads contexts"):
         load_model_folder(folder)
@@ -112,7 +112,7 @@ def test_an_unknown_option_in_the_configuration_is_named(folder: Path) -> None:
         load_model_folder(folder)
 
 
-def test_a_vocabulary_of_another_size_is_refused(folder: Path) -> None:
+def test_a_vocabulary_of_another_size_is_rejected(folder: Path) -> None:
     change_config(folder, lambda content: content["model"].update(source_vocab=24, share_embeddings="none"))
     with pytest.raises(
         DataError, match=r"source vocabulary must have 24 entries, as the model has, but has 23 instead"
@@ -120,7 +120,7 @@ def test_a_vocabulary_of_another_size_is_refused(folder: Path) -> None:
         load_model_folder(folder)
 
 
-def test_weights_of_another_model_are_refused(folder: Path) -> None:
+def test_weights_of_another_model_are_rejected(folder: Path) -> None:
     def replace_weights(weights: dict[str, torch.Tensor]) -> None:
         save_file(weights, folder / "model.safetensors")
         change_config(
@@ -138,7 +138,7 @@ def test_weights_of_another_model_are_refused(folder: Path) -> None:
         load_model_folder(folder)
 
 
-def test_a_changed_setting_is_noticed(folder: Path) -> None:
+def test_a_changed_setting_is_detected(folder: Path) -> None:
     path = folder / "config.json"
     path.write_text(path.read_text().replace('"gate": 0.8', '"gate": 0.9'))
     with pytest.raises(

@@ -16,7 +16,7 @@ from support import run_lamina
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv(onednn.VARIABLE, "x")  # so that it is removed, or restored, afterwards
+    monkeypatch.setenv(onednn.VARIABLE, "x")  # so that monkeypatch restores it afterwards
     monkeypatch.delenv(onednn.VARIABLE)
     monkeypatch.setattr(onednn, "reports_amx", lambda: True)
 
@@ -31,7 +31,7 @@ def test_a_probe_that_dies_limits_the_instructions(monkeypatch: pytest.MonkeyPat
     assert onednn.limit_instructions() is None, "the user's own limit, or ours, stays"
 
 
-def test_the_answer_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     probes: list[bool] = []
     monkeypatch.setattr(onednn, "probe", lambda: bool(probes.append(True)))
     for _ in range(3):
@@ -52,7 +52,7 @@ def test_without_amx_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert onednn.limit_instructions() is None
 
 
-def test_commands_say_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onednn, "probe", lambda: False)
     first = run_lamina("systems")
     assert first.stderr.startswith("lamina: this CPU reports AMX but cannot execute it; torch is limited to AVX-512")

@@ -1,4 +1,4 @@
-"""ONNX exports compute what Lamina computes, in Lamina and in their own `run.py`."""
+"""ONNX exports compute the same as the model, in Lamina and in the exported `run.py`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ every_system = pytest.mark.parametrize(
 
 
 def check_steps(model: Seq2Seq, out: Path, lengths: tuple[int, ...] = (5, 2, 9), steps: int = 6) -> None:
-    """Rows of other numbers and lengths than the traced example's, which swap, and one source leaves."""
+    """Uses other numbers and lengths of rows than the traced example, swaps rows and drops a source."""
     exported, own = OnnxBackend(out).stepper, TorchStepper(model)
     source_BS = make_batch(lengths).source_BS
     count = len(lengths) * 2
@@ -113,7 +113,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_what_is_in_the_folder(folder: Path) -> None:
+def test_contents_of_the_folder(folder: Path) -> None:
     names = {path.name for path in (folder / "onnx").iterdir()}
     assert names == {
         *("encoder.onnx", "decoder.onnx", "onnx.json", "run.py", "README.md", "text.json"),
@@ -134,8 +134,8 @@ def run_script(folder: Path, text: bytes, *options: str) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("beam", [1, 5])
-def test_the_script_translates_as_lamina(folder: Path, beam: int) -> None:
-    """It runs in isolation: no current folder, no user packages."""
+def test_the_script_translates_like_lamina(folder: Path, beam: int) -> None:
+    """Runs in Python's isolated mode."""
     text = "".join(f"{line}\n" for line in SENTENCES)
     result = run_script(folder / "onnx", text.encode(), "--beam", str(beam))
     assert result.returncode == 0, result.stderr

@@ -1,4 +1,4 @@
-"""Whatever a file contains, its parser returns something or says what is wrong; nothing else is ever raised."""
+"""Fuzz tests: for any content, a parser returns a result or raises a clear error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ JSON = st.recursive(
 
 
 @contextmanager
-def refusals_name(name: str) -> Iterator[None]:
+def errors_name(name: str) -> Iterator[None]:
     try:
         yield
     except LaminaError as error:
@@ -55,7 +55,7 @@ def write(name: str, content: bytes) -> Path:
 @quick
 @given(st.lists(st.sampled_from(M2_LINES) | st.text(alphabet="SA|0-9 a\t", max_size=30), max_size=8))
 def test_m2(lines: list[str]) -> None:
-    with refusals_name("x.m2"):
+    with errors_name("x.m2"):
         for sentence in stream_m2(lines, "x.m2"):
             for edits in sentence.annotators.values():
                 apply_edits(sentence.words, edits)
@@ -65,7 +65,7 @@ def test_m2(lines: list[str]) -> None:
 @given(st.binary(max_size=60) | JSON.map(json.dumps).map(str.encode), st.sampled_from(["x.jsonl", "x.tsv"]))
 def test_pairs(content: bytes, name: str) -> None:
     path = write(name, content)
-    with refusals_name(str(path)):
+    with errors_name(str(path)):
         assert all(isinstance(side, str) for pair in OneFile(path).pairs() for side in pair)
 
 
@@ -73,31 +73,31 @@ def test_pairs(content: bytes, name: str) -> None:
 @given(st.binary(max_size=60) | st.lists(st.sampled_from(YAML_PARTS), max_size=5).map("".join).map(str.encode))
 def test_recipes_and_studies(content: bytes) -> None:
     path = write("r.yaml", content)
-    with refusals_name("r.yaml"):
+    with errors_name("r.yaml"):
         load_recipe(path, (), (50, 50), True)
-    with refusals_name("r.yaml"):
+    with errors_name("r.yaml"):
         read_study(path)
 
 
 @quick
 @given(st.text(max_size=60))
 def test_codes(text: str) -> None:
-    with refusals_name("bpe.codes"):
+    with errors_name("bpe.codes"):
         read_codes(text).segment_tokens(["word"])
 
 
-def test_deep_yaml_is_an_error() -> None:
+def test_deeply_nested_yaml_is_an_error() -> None:
     with pytest.raises(Exception, match="nested too deeply"):
         read_yaml("[" * 5000)
 
 
-def test_several_frames_are_one_file(tmp_path: Path) -> None:
+def test_several_compressed_frames_are_one_file(tmp_path: Path) -> None:
     frames = [zstandard.compress(text) for text in (b"one\ntw", b"o\n", b"", b"three\n")]
     (tmp_path / "a.zst").write_bytes(b"".join(frames))
     assert list(read_lines(tmp_path / "a.zst")) == ["one", "two", "three"]
 
 
-def test_speed_does_not_count_pauses() -> None:
+def test_speed_excludes_pauses() -> None:
     speed = Speed()
     speed.tokens = 100
     with speed.pause(Tally(torch.device("cpu"))):
@@ -106,7 +106,7 @@ def test_speed_does_not_count_pauses() -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
-def test_memory_that_is_missing_is_named(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_explained(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
         raise error
 

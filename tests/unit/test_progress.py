@@ -1,4 +1,4 @@
-"""What is shown while trainings run: a bar for each on a terminal, a line for each tenth elsewhere."""
+"""Training progress: a bar per run on a terminal, otherwise a line per tenth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lamina.training.reporters import describe_step, describe_validation
 
 
 class Terminal(io.StringIO):
-    """Remembers all that is written to it."""
+    """Records all output."""
 
     def isatty(self) -> bool:
         return True
@@ -25,17 +25,17 @@ def run_two(steps: int) -> None:
             show("fused", step, steps, 6.0 / step)
 
 
-def test_a_terminal_has_one_bar_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_one_bar_per_run(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     run_two(20)
-    picture = terminal.getvalue().rpartition("plain  loss 0.25")[2]  # the last one, below its first bar
+    picture = terminal.getvalue().rpartition("plain  loss 0.25")[2]  # the last frame
     assert "fused  loss 0.30" in picture
     assert picture.count("loss") == 1
 
 
-def test_elsewhere_each_tenth_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_each_tenth_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     run_two(20)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].strip() == "plain: step 2 of 20, loss 2.50"

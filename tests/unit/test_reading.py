@@ -1,4 +1,4 @@
-"""Lines are what stands between two \\n, in every file a user may bring."""
+"""Lines are separated by \\n only, in all input formats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_only_newlines_split(suffix: str, mark: bytes, end: str, tmp_path: Path)
     assert list(read_lines(path)) == LINES
 
 
-def test_an_empty_file_has_no_line_and_a_newline_is_one(tmp_path: Path) -> None:
+def test_an_empty_file_has_no_lines_and_a_newline_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"")
     assert list(read_lines(path)) == []
@@ -73,7 +73,7 @@ def write_two(folder: Path, sources: list[str], targets: list[str]) -> TwoFiles:
 
 @pytest.mark.parametrize("lost", [0, 1, 57, 148])
 @pytest.mark.parametrize("side", [0, 1])
-def test_files_that_drift_apart(lost: int, side: int, tmp_path: Path) -> None:
+def test_parallel_files_of_different_length(lost: int, side: int, tmp_path: Path) -> None:
     lines = ["x" * (5 + (n * 37) % 83) for n in range(150)]
     files = [list(lines), list(lines)]
     del files[side][lost : lost + 2]
@@ -119,6 +119,6 @@ def test_bad_jsonl(text: str, message: str, tmp_path: Path) -> None:
         one(tmp_path, "p.jsonl", text)
 
 
-def test_other_names_are_refused(tmp_path: Path) -> None:
+def test_unknown_suffixes_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"must be \.tsv or \.jsonl, but this is `\.csv`"):
         one(tmp_path, "p.csv", "a,b\n")

@@ -1,4 +1,4 @@
-"""Recipes: every mistake at once, with its place, its key and the remedy."""
+"""Recipes: all errors are reported together, with line, key and remedy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MISTAKES = [line.split("\t") for line in (Path(__file__).parent / "recipe_mistak
 
 
 @pytest.mark.parametrize(("before", "after", "message"), MISTAKES, ids=lambda value: str(value)[:30])
-def test_mistakes(before: str, after: str, message: str, tmp_path: Path) -> None:
+def test_errors(before: str, after: str, message: str, tmp_path: Path) -> None:
     assert before in GOOD
     with pytest.raises(RecipeError) as caught:
         load(GOOD.replace(before, after), tmp_path)
@@ -54,13 +54,13 @@ def test_mistakes(before: str, after: str, message: str, tmp_path: Path) -> None
     assert caught.value.exit_code == 2
 
 
-def test_all_mistakes_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         load(GOOD.replace("dropout", "droput").replace("lr:", "rate:").replace("beam: 4", "beam: x"), tmp_path)
     assert [line.split()[0] for line in str(caught.value).splitlines()] == [f"recipe.yaml:{n}" for n in (3, 4, 5)]
 
 
-def test_overrides_have_a_place_too(tmp_path: Path) -> None:
+def test_errors_in_overrides_name_the_option(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--set  train\.sed: not an option\. Did you mean `seed`\?$"):
         load(GOOD, tmp_path, "train.sed=3")
     with pytest.raises(UsageError, match=r"--set must be key.path=value, but is `seed` instead"):
@@ -77,7 +77,7 @@ def test_overrides_have_a_place_too(tmp_path: Path) -> None:
         ("model: 3\n", "model: must be a mapping, but is 3 instead"),
     ],
 )
-def test_files_that_are_no_recipe(text: str, message: str, tmp_path: Path) -> None:
+def test_files_that_are_not_recipes(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=message):
         load(text, tmp_path)
 
@@ -87,7 +87,7 @@ def test_a_missing_recipe(tmp_path: Path) -> None:
         load_recipe(tmp_path / "none.yaml", [], (10, 10), True)
 
 
-def test_two_vocabularies_share_only_the_decoders(tmp_path: Path) -> None:
+def test_two_vocabularies_share_only_decoder_embeddings(tmp_path: Path) -> None:
     assert load(GOOD, tmp_path, sizes=(100, 90)).model.share_embeddings == "decoder"
     with pytest.raises(RecipeError, match=r"model.share_embeddings: `all` needs one vocabulary"):
         load(GOOD, tmp_path, "model.share_embeddings=all", sizes=(100, 90))

@@ -1,4 +1,4 @@
-"""Scores that can be worked out by hand, and published ones."""
+"""Scores computed by hand, and published ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(name: str, hypotheses: list[str], references: list[list[str]], **gold: o
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_sacrebleu_scores_are_sacrebleus(count: int, lowercase: bool) -> None:
+def test_scores_match_sacrebleu(count: int, lowercase: bool) -> None:
     references = REFERENCES[:count]
     for name, theirs in (
         ("bleu", sacrebleu.BLEU(lowercase=lowercase)),
@@ -101,7 +101,7 @@ def test_rouge_by_hand() -> None:
     assert run("rouge", ["Cats running"], [["cat runs"]]).score == 100.0  # the stemmer
 
 
-def test_rouge_refuses_what_it_cannot_see() -> None:
+def test_rouge_rejects_other_scripts() -> None:
     pytest.importorskip("rouge_score")
     with pytest.raises(DataError, match="ROUGE counts only a–z and 0–9, and the references contain none"):
         run("rouge", ["кіт"], [["кіт"]])
@@ -122,7 +122,7 @@ def test_gleu_by_hand() -> None:
     assert run("gleu", reference[0], reference, source=source).score == pytest.approx(100)
 
 
-def test_gleu_counts_what_should_have_changed_against_the_output() -> None:
+def test_gleu_penalises_unchanged_errors() -> None:
     source, reference, hypothesis = ["a b c d e x"], [["a b c d e f g"]], ["a b c d e x"]
     # words: 5 − 1 of 6; pairs: 4 − 1 of 5; triples: 3 − 1 of 4; quadruples: 2 − 1 of 3; 6 words for 7
     expected = 100 * math.exp(1 - 7 / 6) * (4 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
@@ -158,7 +158,7 @@ def test_gleu_of_jfleg_as_published() -> None:
     assert run("gleu", source, references, source=source).score == pytest.approx(38.21, abs=0.01)
 
 
-def test_names() -> None:
+def test_metric_names() -> None:
     assert check_names([]) == ["bleu", "chrf"]
     assert check_names(["ter, bleu", "ter"]) == ["ter", "bleu"]
     with pytest.raises(UsageError, match=r"Unknown metric `blue`. Did you mean `bleu`\? Metrics: bleu, chrf, ter"):
@@ -168,7 +168,7 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "m2" and "rouge" not in name])
-def test_lengths_must_agree(name: str) -> None:
+def test_lengths_must_match(name: str) -> None:
     with pytest.raises(DataError, match="There are 1 hypotheses, but 2 references"):
         run(name, ["a"], [["a", "b"]], source=["a", "b"])
     with pytest.raises(DataError, match="Reference 2 has 1 lines, but the first has 2"):

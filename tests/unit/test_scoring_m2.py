@@ -45,7 +45,7 @@ def test_parsing() -> None:
     assert third.annotators == {"0": []}
 
 
-def test_what_is_not_m2_is_named() -> None:
+def test_invalid_m2_is_reported() -> None:
     with pytest.raises(DataError, match=r"x\.m2:2: must be `A START END\|\|\|TYPE"):
         parse_m2(["S a b", "A 0 1|||x"], "x.m2")
     with pytest.raises(DataError, match=r"x\.m2:2: words 1 to 3 lie outside a sentence of 2 words"):
@@ -64,15 +64,15 @@ def test_edits_by_hand() -> None:
     assert counts("", "a", (0, 0, "a")) == (1, 1)
 
 
-def test_gold_decides_how_edits_are_cut() -> None:
-    # the same change, as one phrase, as two words and as a phrase with words that stay
+def test_gold_determines_the_segmentation_of_edits() -> None:
+    # the same change as one phrase, as two words and as a phrase with unchanged words
     assert counts("a b c d", "a x y d", (1, 3, "x y")) == (1, 1)
     assert counts("a b c d", "a x y d", (1, 2, "x"), (2, 3, "y")) == (2, 2)
     assert counts("a b c d", "a x c d", (0, 3, "a x c")) == (1, 1)
-    assert counts("a b c d e", "a x c d e", (0, 4, "a x c d")) == (0, 1)  # three words that stay are too many
+    assert counts("a b c d e", "a x c d e", (0, 4, "a x c d")) == (0, 1)  # three unchanged words are too many
 
 
-def test_edits_nobody_asked_for_are_merged_over_two_words_but_not_over_three() -> None:
+def test_unmatched_edits_are_merged_over_two_unchanged_words_but_not_three() -> None:
     assert counts("a b c d", "x b c y") == (0, 1)
     assert counts("a b c d e", "x b c d y") == (0, 2)
 
@@ -91,17 +91,17 @@ def paths(lattice: Lattice, node: Node, end: Node) -> Iterator[list[tuple[Node, 
 
 
 def search_all(source: Words, hypothesis: Words, gold: list[Edit]) -> tuple[int, int]:
-    """Every path, cut into edits in every way."""
+    """Search every path with every segmentation into edits."""
     best: tuple[int, int, int] | None = None
 
-    def go_on(node: Node, rest: list[tuple[Node, bool]], taken: frozenset[int], steps: int, edits: int) -> None:
+    def extend(node: Node, rest: list[tuple[Node, bool]], taken: frozenset[int], steps: int, edits: int) -> None:
         nonlocal best
         if not rest:
             rank = -len(taken), steps, edits
             best = rank if best is None else min(best, rank)
             return
         if rest[0][1]:
-            go_on(rest[0][0], rest[1:], taken, steps + 1, edits)
+            extend(rest[0][0], rest[1:], taken, steps + 1, edits)
         for length in range(1, len(rest) + 1):
             if sum(kept for _, kept in rest[:length]) > 2:
                 break
@@ -112,12 +112,12 @@ def search_all(source: Words, hypothesis: Words, gold: list[Edit]) -> tuple[int,
             for index, edit in enumerate(gold):
                 same = (edit.start, edit.end) == (node[0], after[0]) and words in edit.corrections
                 if same and index not in taken:
-                    go_on(after, rest[length:], taken | {index}, steps, edits + 1)
-            go_on(after, rest[length:], taken, steps + length, edits + 1)
+                    extend(after, rest[length:], taken | {index}, steps, edits + 1)
+            extend(after, rest[length:], taken, steps + length, edits + 1)
 
     lattice = build_lattice(source, hypothesis)
     for path in paths(lattice, (0, 0), (len(source), len(hypothesis))):
-        go_on((0, 0), path, frozenset(), 0, 0)
+        extend((0, 0), path, frozenset(), 0, 0)
     assert best is not None
     return -best[0], best[2]
 
@@ -141,14 +141,14 @@ def test_the_best_path_is_the_best_of_all() -> None:
 def test_corpus_score_by_hand() -> None:
     metric = MaxMatch(Gold([EXAMPLE]))
     found = score(metric, ["This is a sentence .", "All is good .", "No annotation"])
-    # against the first annotator: 1 correct, 1 proposed, 2 gold; then one edit nobody asked for
+    # against the first annotator: 1 correct, 1 proposed, 2 gold; then one unmatched edit
     assert found.details == {"precision": 50.0, "recall": 50.0, "correct": 1, "proposed": 2, "gold": 2}
     assert found.score == pytest.approx(50.0)
     second = score(metric, ["Those are sentences .", "All is well .", "No annotation"])
     assert second.score == 100.0
 
 
-def test_one_file_and_its_case() -> None:
+def test_several_files_and_lower_casing_are_rejected() -> None:
     with pytest.raises(UsageError, match="m2 takes one --ref"):
         MaxMatch(Gold([EXAMPLE, EXAMPLE]))
     with pytest.raises(UsageError, match="m2 cannot ignore case"):

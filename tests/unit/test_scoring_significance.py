@@ -1,4 +1,4 @@
-"""Tests of significance: what must hold for any metric, and sacreBLEU's own as a witness."""
+"""Significance tests: properties that hold for any metric, and agreement with sacreBLEU."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compare(*outputs: list[str], **options: object) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", ["bleu", "chrf", "ter", "multi-bleu", "gleu"])
-def test_equal_outputs_have_p_1_and_bad_ones_a_small_p(name: str) -> None:
+def test_equal_outputs_have_p_1_and_worse_ones_a_small_p(name: str) -> None:
     base, equal, bad = compare(GOOD, GOOD, BAD, metrics=[name], test="both", samples=200)
     assert (base.difference, base.p_bootstrap, base.p_randomisation) == (None, None, None)
     assert (equal.difference, equal.p_bootstrap, equal.p_randomisation) == (0.0, 1.0, 1.0)
@@ -59,7 +59,7 @@ def test_equal_outputs_have_p_1_and_bad_ones_a_small_p(name: str) -> None:
     assert base.interval.low < base.score < base.interval.high
 
 
-def test_a_seed_decides_everything() -> None:
+def test_results_depend_only_on_the_seed() -> None:
     first = compare(GOOD, SIMILAR, test="both", samples=100, seed=5)
     assert first == compare(GOOD, SIMILAR, test="both", samples=100, seed=5)
     assert first != compare(GOOD, SIMILAR, test="both", samples=100, seed=6)
@@ -74,7 +74,7 @@ def test_resampled_scores_are_scores_of_resampled_text() -> None:
 
 
 @pytest.mark.parametrize("name", ["bleu", "chrf"])
-def test_sacrebleu_comes_to_the_same(name: str) -> None:
+def test_p_values_agree_with_sacrebleu(name: str) -> None:
     theirs = {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF()}[name]
     (metric,) = build_metrics([name], GOLD)
     good, similar = measure(metric, GOOD), measure(metric, SIMILAR)
@@ -89,7 +89,7 @@ def test_sacrebleu_comes_to_the_same(name: str) -> None:
     difference = float(np.subtract(*metric.scores(np.stack([similar.sum(axis=0), good.sum(axis=0)]))))
     p_bootstrap = paired_bootstrap(difference, good_S, similar_S)
     assert p_bootstrap == pytest.approx(p_randomisation, abs=0.06)
-    assert results["bs"].p_value <= p_bootstrap  # one tail of two
+    assert results["bs"].p_value <= p_bootstrap  # one-sided
     assert confidence_interval(similar_S).half_width == pytest.approx(results["bs"].ci, rel=0.15)
 
 
@@ -130,7 +130,7 @@ class MeanOfNumbers:
 
 
 def simulate(seed_spread: float, gain: float, draw: np.random.Generator) -> list[list[str]]:
-    """Outputs of one system, 3 seeds on 30 sentences: its mean, a sentence's ease for it, a seed's luck, and noise."""
+    """Simulate outputs of one system, 3 seeds on 30 sentences: mean, sentence effect, seed effect and noise."""
     ease = draw.normal(0, 0.5, 30)
     return [
         [str(number) for number in gain + ease + draw.normal(0, seed_spread) + draw.normal(0, 1, 30)] for _ in range(3)
@@ -139,7 +139,7 @@ def simulate(seed_spread: float, gain: float, draw: np.random.Generator) -> list
 
 @pytest.mark.parametrize("seed_spread", [0.0, 1.0])
 def test_systems_that_differ_by_chance_are_rarely_significant(seed_spread: float) -> None:
-    """Nothing differs but the seeds: about one p in twenty is below 0.05, however much seeds matter."""
+    """Only the seeds differ: about one p in twenty is below 0.05, for any variance between seeds."""
     draw, metric = np.random.default_rng(1), MeanOfNumbers(30)
     rejected, rejected_by_sentences = 0, 0
     for _ in range(60):
@@ -148,7 +148,7 @@ def test_systems_that_differ_by_chance_are_rarely_significant(seed_spread: float
         rejected_by_sentences += compare_seeds(metric, first[:1], {"other": other[:1]})["other"] < 0.05
     assert rejected <= 0.12 * 60
     if seed_spread == 1.0:
-        assert rejected_by_sentences > 0.5 * 60  # a test that ignores seeds mistakes their luck for a difference
+        assert rejected_by_sentences > 0.5 * 60  # a test that ignores seeds mistakes their variance for a difference
 
 
 def test_a_difference_beyond_seeds_and_sentences_is_significant() -> None:

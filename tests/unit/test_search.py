@@ -1,4 +1,4 @@
-"""Search on every backend: what it finds, what it must not depend on, and what it may not write."""
+"""Search on every backend: results, invariances and constraints."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_batch_and_padding_change_nothing(system: str, backend: str) -> None:
 @every_backend
 @pytest.mark.slow
 def test_a_wide_beam_finds_the_best_of_all(backend: str) -> None:
-    """Every text of up to two tokens, enumerated."""
+    """Compares with an enumeration of all texts of up to two tokens."""
     searcher, source_BS = Searcher(backend, small()), make_batch().source_BS[:1]
     words = [token for token in range(23) if token not in (1, 2)]
     scores = {}
@@ -106,8 +106,8 @@ def test_a_prefix_may_be_longer_than_the_limit(backend: str) -> None:
 
 
 @every_backend
-def test_a_prefix_may_repeat_what_is_forbidden_afterwards(backend: str) -> None:
-    """Also an end mark below the minimum length."""
+def test_constraints_do_not_apply_to_a_prefix(backend: str) -> None:
+    """Repeated n-grams, and eos below the minimum length."""
     strict = SearchSettings(beam=3, min_length=6, max_length=(0.0, 7), no_repeat_ngram=2)
     (found,) = Searcher(backend, small()).search(make_batch().source_BS[:1], strict, [[7, 7, 7, 7]])
     assert len(found) == 3
@@ -118,14 +118,14 @@ def test_a_prefix_may_repeat_what_is_forbidden_afterwards(backend: str) -> None:
 
 
 @every_backend
-def test_lengths_are_kept(backend: str) -> None:
+def test_length_limits_are_respected(backend: str) -> None:
     exact = SearchSettings(beam=3, min_length=4, max_length=(0.0, 4))
     found = Searcher(backend, small()).search(make_batch().source_BS, exact)
     assert all(len(each.tokens) == 5 for hypotheses in found for each in hypotheses)
 
 
 @every_backend
-def test_no_ngram_comes_twice(backend: str) -> None:
+def test_no_ngram_is_repeated(backend: str) -> None:
     searcher, source_BS = Searcher(backend, small()), make_batch().source_BS
     long = {"beam": 3, "min_length": 12, "max_length": (0.0, 12)}
 
@@ -189,7 +189,7 @@ def test_samples_follow_the_distribution(backend: str) -> None:
     searcher, source_BS = Searcher(backend, small()), make_batch().source_BS[:1].repeat(100, 1)
     many = SearchSettings(beam=200, max_length=(0.0, 1))
     probs = searcher.log_probs(rows_of(source_BS)[0], [0])[0].exp()
-    probs[[1, 2]] = 0  # no padding, and no end below the minimum length
+    probs[[1, 2]] = 0  # no padding, and no eos below the minimum length
 
     def frequencies(how: SamplingSettings) -> torch.Tensor:
         found = searcher.draw(source_BS, many, how)
@@ -210,8 +210,8 @@ def test_samples_follow_the_distribution(backend: str) -> None:
 
 @every_backend
 @pytest.mark.parametrize("everything", [False, True], ids=["one weight", "a norm"])
-def test_scores_that_are_not_numbers_never_win(backend: str, everything: bool) -> None:
-    """Not even after a relu, which a NaN must pass."""
+def test_nan_scores_never_win(backend: str, everything: bool) -> None:
+    """Not even after a ReLU, which must propagate NaN."""
     model, source_BS = small(), make_batch().source_BS[:1]
     with torch.no_grad():
         if everything:
@@ -258,7 +258,7 @@ def test_repeated_tokens(written: list[int], size: int, expected: list[int]) -> 
     assert banned[:count].tolist() == expected
 
 
-def test_an_end_outside_the_beam_is_neither_finished_nor_continued() -> None:
+def test_eos_outside_the_beam_is_neither_finished_nor_continued() -> None:
     sums, tokens = np.array([-1.0, -2.0, -3.0, -4.0]), np.array([2, 7, 2, 9])
     ended, going = np.zeros((2, 2), np.int64)
     assert split_candidates(sums, tokens, 2, 2, -math.inf, ended, going) == (1, 2)
@@ -284,7 +284,7 @@ def test_attention_is_that_of_the_target_to_the_source(system: str, backend: str
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_eight_bits_stay_near(system: str) -> None:
+def test_int8_is_close(system: str) -> None:
     model, batch = small(system), make_batch()
     source, prefix = rows_of(batch.source_BS)[0], rows_of(batch.prefix_BT)[0]
     exact, near = (Searcher(backend, model).log_probs(source, prefix) for backend in ("torch", "engine-int8"))

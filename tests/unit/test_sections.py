@@ -1,4 +1,4 @@
-"""Parts of pages."""
+"""Sections of pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lamina.scoring.protocol import Interval
 from lamina.store.metrics import Records
 
 
-def test_a_single_system_is_compared_with_nothing() -> None:
+def test_a_single_system_has_no_comparison() -> None:
     alone = Row("plain", "BLEU", 30.0, Interval(29.0, 31.0), "signature")
     text = score_section([alone])
     assert "30.00 (29.0–31.0)" in text
@@ -30,14 +30,14 @@ def test_a_verdict_follows_significance() -> None:
     assert "significantly worse" in verdict(plain, errors)
 
 
-def test_words_that_are_missing_leave_a_mark() -> None:
+def test_missing_words_are_marked() -> None:
     gap = '<mark class="gap" title="missing: {}">␣</mark>'
     expected = f"Ich sehe {gap.format('den')} Hund {gap.format('nicht')}"
     assert marked("Ich sehe Hund", "Ich sehe den Hund nicht") == expected
     assert marked("eine Katze", "ein Hund") == "<mark>eine Katze</mark>"
 
 
-def test_training_losses_are_compared_only_where_they_can_be() -> None:
+def test_only_comparable_training_losses_share_a_chart() -> None:
     plain, hard = (
         Records(Path("plain"), []),
         Records(Path("hard"), [{"kind": "valid", "step": 1, "normalised_nll": 2.0}]),

@@ -1,4 +1,4 @@
-"""The server's parts by themselves: queue, keys, rates, forms, words."""
+"""Unit tests of the server: queue, keys, rates, forms, words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lamina.serving.scheduler import GATHER, DecodingBatch, QueuedSentence, Sche
 
 
 class FakeWorker:
-    """Remembers what it was sent."""
+    """Records what it is sent."""
 
     def __init__(self, threads: int = 2) -> None:
         self.threads = threads
@@ -63,7 +63,7 @@ def answer(scheduler: Scheduler, worker: FakeWorker, number: int) -> None:
 
 
 @in_loop
-async def test_nobody_waits_for_a_full_batch() -> None:
+async def test_requests_do_not_wait_for_a_full_batch() -> None:
     worker = FakeWorker()
     scheduler, _ = make(worker)
     for text in ("a", "b", "c", "d"):
@@ -174,7 +174,7 @@ async def test_abandoned_sentences_leave_queue_and_batch() -> None:
 
 
 @in_loop
-async def test_one_bad_sentence_does_not_spoil_its_batch() -> None:
+async def test_one_bad_sentence_does_not_fail_its_batch() -> None:
     worker = FakeWorker(threads=1)
     scheduler, _ = make(worker)
     good, bad = both = sentences("good", "bad")
@@ -190,7 +190,7 @@ async def test_one_bad_sentence_does_not_spoil_its_batch() -> None:
 
 
 @in_loop
-async def test_what_a_dead_worker_had_is_tried_once_more() -> None:
+async def test_sentences_of_a_dead_worker_are_retried_once() -> None:
     dead, alive = FakeWorker(), FakeWorker()
     scheduler, _ = make(dead)
     (sentence,) = sentences("a")
@@ -210,20 +210,20 @@ async def test_what_a_dead_worker_had_is_tried_once_more() -> None:
 
 
 @in_loop
-async def test_a_batch_that_does_not_end_is_noticed() -> None:
+async def test_a_hanging_batch_is_detected() -> None:
     worker = FakeWorker(threads=1)
     scheduler, _ = make(worker)
     own = sentences("a", "b")
     scheduler.submit(own)
     (batch,) = worker.running.values()
     scheduler.abandon(own[:1])
-    assert batch.unwanted_for(50.0) == 0  # somebody waits for b
+    assert batch.unwanted_for(50.0) == 0  # a client waits for b
     scheduler.abandon(own[1:])
     assert [batch.unwanted_for(now) for now in (100.0, 103.0)] == [0, 3]
 
 
 @in_loop
-async def test_counts_come_back_to_zero() -> None:
+async def test_counts_return_to_zero() -> None:
     worker = FakeWorker()
     scheduler, _ = make(worker, limit=10_000)
     for size in (1, 7, 40, 3, 100):
@@ -248,7 +248,7 @@ def test_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "short", "a b c", "a long-enough-1\na long-enough-2"])
-def test_bad_files_of_keys(tmp_path: Path, content: str) -> None:
+def test_invalid_key_files(tmp_path: Path, content: str) -> None:
     (tmp_path / "keys").write_text(content)
     with pytest.raises(DataError):
         KeyRing.read(tmp_path / "keys")
@@ -285,6 +285,6 @@ def test_forms() -> None:
 
 
 @given(st.sampled_from(["application/json", "multipart/form-data; boundary=b", ""]), st.binary(), st.binary())
-def test_no_form_breaks_anything(kind: str, query: bytes, body: bytes) -> None:
+def test_fuzzed_forms_raise_no_other_errors(kind: str, query: bytes, body: bytes) -> None:
     with contextlib.suppress(Refusal):
         read_form(kind, query, body)

@@ -1,4 +1,4 @@
-"""The shipped recipes: each loads, builds, is explained line by line, and says what the papers say."""
+"""Shipped recipes: each loads, builds, is commented line by line, and matches the papers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lamina.systems.published import SYSTEMS, find_configuration
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "demo-corpus.md", *sorted((ROOT / "docs" / "corpora").glob("*.md"))]
 PARTS = ["Paper", "Task", "Runs on", "Corpus", "Prepare", "Train", "Evaluate", "Parameters", "Published", "Measured"]
-FENCED = re.compile(r"^```\w+\n.*?^```\n", flags=re.DOTALL | re.MULTILINE)  # code of a language, no commands
+FENCED = re.compile(r"^```\w+\n.*?^```\n", flags=re.DOTALL | re.MULTILINE)  # code, not commands
 NAMES = shipped_names()
 DROPOUTS = {"dropout": 0.1, "attention_dropout": 0.0}  # the defaults
 
@@ -32,7 +32,7 @@ each_recipe = pytest.mark.parametrize("recipe", [*map(ShippedRecipe, NAMES)], id
 
 
 def stated_parameters(recipe: ShippedRecipe) -> tuple[int, int]:
-    """Parameters and vocabulary entries, as the head has them."""
+    """Parameters and vocabulary entries stated in the recipe's header."""
     parameters, entries = re.match(r"([\d,]+) at ([\d,]+) vocabulary entries", recipe.head["Parameters"]).groups()
     return int(parameters.replace(",", "")), int(entries.replace(",", ""))
 
@@ -46,7 +46,7 @@ def load(name: str) -> Recipe:
 
 @cache
 def count(config: str) -> int:
-    """Several recipes have the same model."""
+    """Count parameters, cached since several recipes have the same model."""
     return count_parameters(ModelConfig.model_validate_json(config))
 
 
@@ -76,7 +76,7 @@ def test_it_loads_and_has_the_parameters_it_states(recipe: ShippedRecipe) -> Non
         ("iwslt14-en-de-dlcl-72", "dlcl-72", 45.33),
     ],
 )
-def test_it_is_the_configuration_that_systems_counts(name: str, configuration: str, millions: float) -> None:
+def test_it_matches_the_configuration_of_systems(name: str, configuration: str, millions: float) -> None:
     system, at = find_configuration(configuration)
     config = resolve(system, at.size, at.vocab_size, {"encoder": {"layers": at.encoder_layers}})
     assert load(name).model.model_copy(update=DROPOUTS) == config
@@ -85,7 +85,7 @@ def test_it_is_the_configuration_that_systems_counts(name: str, configuration: s
         assert shipped_recipe(name).head["Parameters"].endswith(f"(published: {at.published_parameters})")
 
 
-def test_what_is_shipped() -> None:
+def test_list_of_shipped_recipes() -> None:
     small = [name for name in NAMES if name.startswith("multi30k-en-de-")]
     elsewhere = {"pointer-generator", "hierarchical", "depth-growing"}  # they need documents, or a trained model
     assert sorted(small) == sorted(f"multi30k-en-de-{system}" for system in SYSTEMS.keys() - elsewhere)
@@ -99,7 +99,7 @@ def test_what_is_shipped() -> None:
 
 
 @each_recipe
-def test_its_head_is_complete(recipe: ShippedRecipe) -> None:
+def test_its_header_is_complete(recipe: ShippedRecipe) -> None:
     assert re.fullmatch(r"[A-Z].+\.", recipe.summary)
     assert list(recipe.head) == PARTS
     assert all(recipe.head.values())
@@ -112,7 +112,7 @@ def test_its_head_is_complete(recipe: ShippedRecipe) -> None:
 
 
 @each_recipe
-def test_every_line_says_what_it_means(recipe: ShippedRecipe) -> None:
+def test_every_line_has_a_comment(recipe: ShippedRecipe) -> None:
     lines = [line for line in recipe.text.splitlines() if line and not line.startswith("#")]
     assert len(lines) > 10
     assert [line for line in lines if not re.search(r"\S +# \w", line)] == []
@@ -129,7 +129,7 @@ def test_pages_name_no_recipe_that_does_not_exist() -> None:
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """Every `lamina VERB …` of pages and heads, with where it stands."""
+    """Every `lamina COMMAND …` in pages and headers, with its location."""
     for page in PAGES:
         text = FENCED.sub("", page.read_text(encoding="utf-8"))
         for block in re.findall(r"^```\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
@@ -228,7 +228,7 @@ def test_only_72_layers_of_msc_have_l2() -> None:
         ("no-context-attention", {"encoder.context_attention": False}),
     ],
 )
-def test_an_ablation_changes_what_it_says_and_nothing_else(name: str, changed: dict[str, Any]) -> None:
+def test_an_ablation_changes_only_what_it_states(name: str, changed: dict[str, Any]) -> None:
     whole, ablated = load("iwslt14-en-de-msc-72"), load(f"iwslt14-en-de-msc-72-{name}")
     assert ablated.train == whole.train
     expected = whole.model.model_dump()
@@ -239,14 +239,14 @@ def test_an_ablation_changes_what_it_says_and_nothing_else(name: str, changed: d
     assert ablated.model.model_dump() == expected
 
 
-def test_the_wheel_has_them_all() -> None:
+def test_the_wheel_contains_all_recipes() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = [each for each in settings["tool"]["setuptools"]["package-data"]["lamina"] if each.endswith(".yaml")]
     packed = {file.stem for pattern in patterns for file in (ROOT / "src" / "lamina").glob(pattern)}
     assert packed == set(NAMES)
 
 
-def test_a_file_comes_before_a_shipped_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_takes_precedence_over_a_shipped_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = Path("multi30k-en-de-msc")
     given.mkdir()
@@ -256,7 +256,7 @@ def test_a_file_comes_before_a_shipped_recipe(tmp_path: Path, monkeypatch: pytes
     assert find_recipe(given) == given
 
 
-def test_a_name_that_is_nothing() -> None:
+def test_an_unknown_name() -> None:
     with pytest.raises(UsageError) as caught:
         find_recipe(Path("nowhere/multi30k-en-de-msk.yaml"))
     assert str(caught.value) == (

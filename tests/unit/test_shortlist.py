@@ -1,4 +1,4 @@
-"""Shortlists: a small vocabulary for a batch, with the same results on every backend."""
+"""Vocabulary shortlists give the same results on every backend."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def everything() -> Shortlist:
 
 
 def few() -> Shortlist:
-    """Of every source word itself and its neighbour."""
+    """Shortlist with each source word itself and its neighbour."""
     ids = np.arange(VOCABULARY, dtype=np.int32)
     return Shortlist(np.stack([ids, np.roll(ids, 1)], axis=1), np.array([9], np.int32), digest_vocabularies(TEXT))
 
 
-def test_what_is_selected() -> None:
+def test_selection() -> None:
     assert few().select([[5, 2], [12, 2]], [[20]]).tolist() == [0, 1, 2, 3, 4, 5, 9, 11, 12, 20]
 
 
@@ -70,7 +70,7 @@ def test_torch_and_the_engine_agree(system: str) -> None:
 
 @pytest.mark.parametrize("share", ["decoder", "none"])
 def test_embeddings_that_are_not_shared(share: str) -> None:
-    """Rows of the softmax come from its packed matrix where there is no table of them, and in 8 bits always."""
+    """Softmax rows come from the packed matrix if there is no embedding table, and always in int8."""
     model = small("transformer", share_embeddings=share)
     check_backends(model)
     for int8 in (False, True):
@@ -82,7 +82,7 @@ def test_embeddings_that_are_not_shared(share: str) -> None:
         assert other[0].log_prob == pytest.approx(one[0].log_prob, abs=0.3)
 
 
-def test_a_head_that_copies_has_no_shortlist() -> None:
+def test_the_pointer_head_rejects_a_shortlist() -> None:
     with pytest.raises(UsageError, match="not supported for head `pointer`, which copies any token; omit it"):
         choose_backend([small("pointer-generator")], shortlist=few())
 
@@ -92,7 +92,7 @@ def test_ensembles_and_prefixes() -> None:
 
 
 def test_probabilities_are_those_of_a_smaller_vocabulary() -> None:
-    """Log p over the shortlist is that over the vocabulary, normalised anew."""
+    """Log p over the shortlist is the renormalised log p over the vocabulary."""
     model, source = small("transformer"), SOURCES[:1]
     words = few().select(source)
     ((best, *_),) = make_engine([model]).search(source, SEARCH, words=words)
@@ -104,7 +104,7 @@ def test_probabilities_are_those_of_a_smaller_vocabulary() -> None:
 
 
 def test_a_lexical_table_finds_the_translations() -> None:
-    """Word i of the source is word i of the target, among random others' order."""
+    """Source word i translates to target word i, in random order."""
     rng = np.random.default_rng(1)
     vocabulary = Vocabulary((*SPECIALS, *(f"x{n}" for n in range(60))))
     text = pipeline_of_words(Vocabularies(vocabulary, vocabulary))
@@ -117,7 +117,7 @@ def test_a_lexical_table_finds_the_translations() -> None:
     assert table.frequent[0] == 2
 
 
-def test_on_disk(tmp_path: Path) -> None:
+def test_save_and_load(tmp_path: Path) -> None:
     few().save(tmp_path / "list")
     loaded = load_shortlist(tmp_path / "list", TEXT)
     assert np.array_equal(loaded.candidates, few().candidates)

@@ -1,4 +1,4 @@
-"""Incremental decoding keeps what it must and no more."""
+"""Incremental decoding caches no more than necessary."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_averages_need_a_cache_of_constant_size(attention: str, constant: bool) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ["average", "merged"])
-def test_running_sums_stay_exact_over_long_targets(attention: str) -> None:
+def test_running_sums_are_exact_over_long_targets(attention: str) -> None:
     """A sum in 16 bits would stop growing after a few hundred positions."""
     model = small(decoder={"attention": attention}).bfloat16()
     source_BS = make_batch().source_BS[:1]
@@ -53,7 +53,7 @@ def test_running_sums_stay_exact_over_long_targets(attention: str) -> None:
     torch.testing.assert_close(log_probs.full()[:, 0].float(), expected, rtol=0.05, atol=0.1)
 
 
-def test_no_source_may_be_left() -> None:
+def test_all_sources_can_be_dropped() -> None:
     stepper = TorchStepper(small())
     with torch.no_grad():
         state = stepper.keep(stepper.start(make_batch().source_BS, 2), torch.tensor([], dtype=torch.long))

@@ -1,4 +1,4 @@
-"""The published systems: they build at every size, and the papers' parameter counts come out."""
+"""Published systems build at every size and have the papers' parameter counts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PUBLISHED = {  # millions: Wei et al. 2020, Table 2, and the Multi30k anchor
         ("msc-surface", "pre", "xavier", "msc", "collaborative", "surface", "self", "residual"),
     ],
 )
-def test_what_each_system_is(
+def test_parts_of_each_system(
     system: str, norm: str, init: str, encoder: str, bridge: str, head: str, attention: str, wiring: str
 ) -> None:
     config = resolve(system, "small", 1000, {})

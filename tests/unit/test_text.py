@@ -1,4 +1,4 @@
-"""Text to ids and back, the same after saving and loading."""
+"""Encoding and decoding of text, unchanged by saving and loading."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PIPELINES = pipelines()
 
 
 def test_lowercase() -> None:
-    """The subword model folds case by itself: nothing else has to know."""
+    """The subword model folds case itself."""
     pieces = learn_sentencepiece(TEXT, 400, lowercase=True)
     side = make_pipeline("sentencepiece", ("en", "de"), False, {"subwords.model": pieces}).source
     shout, plain = side.encode(["ZWEI HUNDE rennen ÜBER das grüne Feld .", "zwei hunde rennen über das grüne feld ."])
@@ -70,7 +70,7 @@ def test_round_trip(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_saved_and_loaded_it_is_the_same(name: str, tmp_path: Path) -> None:
+def test_saving_and_loading_changes_nothing(name: str, tmp_path: Path) -> None:
     pipeline = PIPELINES[name]
     pipeline.save(tmp_path)
     loaded = TextPipeline.load(tmp_path)
@@ -81,23 +81,23 @@ def test_saved_and_loaded_it_is_the_same(name: str, tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_sentencepiece_brings_any_text_back(text: str) -> None:
+def test_sentencepiece_restores_any_text(text: str) -> None:
     pipeline = PIPELINES["sentencepiece"]
     (ids,) = pipeline.source.encode([text])
     surrogate_free = text.encode("utf-8", "ignore").decode("utf-8")
-    if surrogate_free == text and "\u2581" not in text:  # ▁ is SentencePiece's own mark of a space
+    if surrogate_free == text and "\u2581" not in text:  # ▁ is SentencePiece's space symbol
         assert pipeline.source.decode(ids) == normalise(text)
 
 
 @given(st.text())
-def test_normalising_twice_changes_nothing_more(text: str) -> None:
+def test_normalising_is_idempotent(text: str) -> None:
     once = normalise(text)
     assert normalise(once) == once
     assert "\n" not in once
     assert "  " not in once
 
 
-def test_an_empty_line_is_an_end_mark() -> None:
+def test_an_empty_line_is_encoded_as_eos() -> None:
     for pipeline in PIPELINES.values():
         assert pipeline.source.encode([""]) == [[EOS]]
         assert pipeline.source.decode([EOS]) == ""
@@ -107,7 +107,7 @@ def test_learning_twice_gives_the_same_model() -> None:
     assert learn_sentencepiece(TEXT, 400) == PIECES
 
 
-def test_the_vocabulary_size_is_a_ceiling() -> None:
+def test_the_vocabulary_size_is_an_upper_limit() -> None:
     assert len(make_pipeline("sentencepiece", ("a", "b"), False, {"subwords.model": PIECES}).source.vocabulary) < 400
     with pytest.raises(UsageError, match="--vocab-size must be larger: 100 pieces cannot hold"):
         learn_sentencepiece(TEXT, 100)

@@ -21,7 +21,7 @@ def test_encode_and_decode() -> None:
     assert vocabulary.decode([0, 5, 4, 3, 2, 1, 1]) == ["b", "a", "<unk>"]
 
 
-def test_what_cannot_be_a_vocabulary() -> None:
+def test_invalid_vocabularies() -> None:
     with pytest.raises(DataError, match="must start with <s> <pad> </s> <unk>"):
         Vocabulary(("a", "b"))
     with pytest.raises(DataError, match="Duplicate vocabulary symbol `a`"):

@@ -1,1 +1,1 @@
-"""Analyses of runs: numbers, figures and pages."""
+"""Analyses of trained runs: numbers, figures and HTML pages."""

@@ -1,4 +1,4 @@
-"""Attention of the decoder to the source (Wei et al. 2020, Figure 4)."""
+"""Cross-attention maps (Wei et al. 2020, Figure 4)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ READING = (
     "context. SurfaceFusion has an additional reader, which attends to the source embedding."
 )
 STREAMS = ("states", "context")
-LONGEST = 200  # subwords of a map's side
+LONGEST = 200  # subwords per side of a map
 
 
 def analyze_attention(run: Path, source: str, target: str | None = None, checkpoint: str = "best") -> Finding:
-    """Maps of every layer, averaged over heads, of the top layer's heads, and of the surface reader."""
+    """Draw maps of every layer, averaged over heads, of the top layer's heads, and of the surface reader."""
     loaded = load_run(run, checkpoint)
     model = loaded.model.eval()
     translator = Translator([model], loaded.text, loaded.decode)
@@ -52,10 +52,10 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
         title = f"{label}: {caption.rstrip('.').replace('Decoder', 'decoder')}"
         drawing = heat_map(values, labels, full=1.0, title=title)
         pictures.append(Picture(name, drawing, caption, detail=bool(pictures) and name != "surface"))
-        best: list[tuple[Cell, ...]] = [
+        alignments: list[tuple[Cell, ...]] = [
             (name, rows[t], columns[int(row.argmax())], float(row.max())) for t, row in enumerate(weights_TS)
         ]
-        cells += best
+        cells += alignments
         data.append({"map": name, "weights": values, "alignment": [int(row.argmax()) for row in weights_TS]})
     head = ("map", "target token", "attends most to", "weight")
     content = {"run": str(run), "source": columns, "target": rows, "maps": data}
@@ -63,20 +63,20 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
 
 
 def maps(model: Seq2Seq, source_1S: Tensor, prefix_1T: Tensor) -> list[tuple[str, str, Tensor]]:
-    """Name, caption and weights (T, S) of every map."""
+    """Name, caption and weights (T, S) of each map."""
     with torch.inference_mode():
         layers = model.attention(source_1S, prefix_1T)
         surface_HTS = surface_attention(model, source_1S, prefix_1T)
     found: list[tuple[str, str, Tensor]] = []
     for number, streams in reversed(list(enumerate(layers, 1))):
         for stream, weights_1HTS in zip(STREAMS, streams, strict=False):
-            which = f"-{stream}" if len(streams) > 1 else ""
-            what = f", {stream} stream" if which else ""
-            caption = f"Decoder layer {number}{what}, averaged over {weights_1HTS.shape[1]} heads."
-            found.append((f"layer{number}{which}", caption, weights_1HTS[0].mean(dim=0)))
+            suffix = f"-{stream}" if len(streams) > 1 else ""
+            title = f"Decoder layer {number}" + (f", {stream} stream" if suffix else "")
+            caption = f"{title}, averaged over {weights_1HTS.shape[1]} heads."
+            found.append((f"layer{number}{suffix}", caption, weights_1HTS[0].mean(dim=0)))
             if number == len(layers):
                 found += [
-                    (f"layer{number}{which}-head{head}", f"Decoder layer {number}{what}, head {head}.", weights_TS)
+                    (f"layer{number}{suffix}-head{head}", f"{title}, head {head}.", weights_TS)
                     for head, weights_TS in enumerate(weights_1HTS[0], 1)
                 ]
     if surface_HTS is not None:
@@ -85,7 +85,7 @@ def maps(model: Seq2Seq, source_1S: Tensor, prefix_1T: Tensor) -> list[tuple[str
 
 
 def surface_attention(model: Seq2Seq, source_1S: Tensor, prefix_1T: Tensor) -> Tensor | None:
-    """The surface reader's weights (H, T, S), where there is one that attends."""
+    """Attention weights (H, T, S) of the surface reader, or None if the model has none."""
     if not isinstance(model.head, SurfaceHead) or not isinstance(model.head.reader, AttentionReader):
         return None
     attention = model.head.reader.attention

@@ -49,12 +49,12 @@ def analyze_degradation(runs: Sequence[Path], data: Path, sentences: int = 500, 
 
 
 def family(encoder: str, norm: str) -> str:
-    """What runs of several depths have in common."""
+    """Label of runs that differ only in depth."""
     return f"plain ({norm}-norm)" if encoder == "stack" else f"{encoder} ({norm}-norm)"
 
 
 def sample(split: Split, count: int, seed: int | None) -> list[tuple[list[int], list[int]]]:
-    """A random sample of pairs, or the first ones."""
+    """Take a random sample of pairs, or the first ones if there is no seed."""
     numbers = torch.arange(len(split))
     if seed is not None:
         numbers = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))
@@ -62,7 +62,7 @@ def sample(split: Split, count: int, seed: int | None) -> list[tuple[list[int], 
 
 
 def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[float, float]:
-    """BLEU of beam search, and the loss per target token."""
+    """Compute BLEU of beam search and the loss per target token."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     decode, language = translator.text.target.decode, translator.text.target.language
     outputs = [decode(each.tokens) for each in translator.translate_ids(sources)]
@@ -71,11 +71,11 @@ def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
 
 
 def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, split: str) -> Picture:
-    """A line for each family; axes are the same for both splits."""
+    """Draw a line per family; both splits share the same axes."""
     pairs = "training" if split == "train" else "validation"
     name, caption = f"{label.split()[0].lower()}-{pairs}", f"{label} on {pairs} pairs, by encoder depth."
     own = [row for row in rows if row[3] == split]
-    if len({row[2] for row in rows}) == 1:  # one depth: nothing to join
+    if len({row[2] for row in rows}) == 1:  # a single depth: bars instead of lines
         bars = Bars(label, [float(row[column]) for row in own])
         axis, title = Axis.over(label, bars.values, zero=True), f"{label} on {pairs} pairs, {own[0][2]} encoder layers"
         return Picture(name, bar_chart([row[0] for row in own], [bars], axis, "run", title), caption)
@@ -91,7 +91,7 @@ def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, l
 
 
 def verdict(series: Sequence[Series]) -> str:
-    """The largest change from the shallowest to the deepest model of a family."""
+    """Describe the largest change from the shallowest to the deepest model of a family."""
     changes = [(each.points[-1][1] - each.points[0][1], each) for each in series if len(each.points) > 1]
     if not changes:
         return ""

@@ -28,20 +28,20 @@ READING = (
 
 
 def difficulties(losses: Sequence[Sequence[float]]) -> list[float]:
-    """Mean + population standard deviation over checkpoints, for every sentence; `losses` has a row per checkpoint."""
+    """Mean + population standard deviation over checkpoints for each sentence; `losses` has a row per checkpoint."""
     return [fmean(each) + pstdev(each) for each in zip(*losses, strict=True)]
 
 
 def cut(scores: Sequence[float], parts: int = len(PARTS)) -> list[list[int]]:
-    """Sentence numbers in equal parts, the easiest first; what does not divide goes to the first ones."""
+    """Split sentence numbers into equal parts, easiest first; the first parts get the remainder."""
     order = sorted(range(len(scores)), key=lambda number: (scores[number], number))
-    size, more = divmod(len(order), parts)
-    starts = [part * size + min(part, more) for part in range(parts + 1)]
+    size, remainder = divmod(len(order), parts)
+    starts = [part * size + min(part, remainder) for part in range(parts + 1)]
     return [order[starts[part] : starts[part + 1]] for part in range(parts)]
 
 
 def losses_of(run: Path, steps: Sequence[int], sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
-    """−log p of every target under each of a run's checkpoints."""
+    """Compute −log p of each target under each checkpoint of a run."""
     rows = []
     for step in steps:
         loaded = load_run(run, step)
@@ -54,7 +54,7 @@ def losses_of(run: Path, steps: Sequence[int], sources: Sequence[str], targets: 
 def analyze_difficulty(
     runs: Sequence[Path], checkpoints: int, sources: Sequence[str], references: Sequence[str]
 ) -> tuple[Finding, list[list[int]]]:
-    """The parts by the first run's checkpoints, and BLEU of every run on each of them."""
+    """Partition the test set by difficulty for the first run, and score every run on each part."""
     steps = Checkpoints(runs[0] / "checkpoints").steps()[-checkpoints:]
     if len(steps) < checkpoints:
         raise DataError(
@@ -106,7 +106,7 @@ def analyze_difficulty(
 
 
 def verdict(series: Sequence[Bars]) -> str:
-    """What the figure shows, of one run or of the last against the first."""
+    """Title of the figure: the scores of one run, or the gains of the last over the first."""
     first, last = series[0], series[-1]
     if len(series) == 1:
         return f"{first.name}: {first.values[0]:.1f} BLEU on simple, {first.values[-1]:.1f} on challenging sentences"
@@ -117,7 +117,7 @@ def verdict(series: Sequence[Bars]) -> str:
 
 
 def write_parts(folder: Path, parts: Sequence[Sequence[int]], sources: Sequence[str], targets: Sequence[str]) -> None:
-    """The test set in parts, the easiest first."""
+    """Write the test set in parts, easiest first."""
     (folder / "parts").mkdir(parents=True, exist_ok=True)
     texts = ["".join(f"{lines[number]}\n" for number in numbers) for numbers in parts for lines in (sources, targets)]
     for path, text in zip(part_paths(folder), texts, strict=True):
@@ -125,5 +125,5 @@ def write_parts(folder: Path, parts: Sequence[Sequence[int]], sources: Sequence[
 
 
 def part_paths(folder: Path) -> list[Path]:
-    """`parts/test.src.part0` to `parts/test.tgt.part3`."""
+    """Paths `parts/test.src.part0` to `parts/test.tgt.part3`."""
     return [folder / "parts" / f"test.{side}.part{part}" for part in range(len(PARTS)) for side in ("src", "tgt")]

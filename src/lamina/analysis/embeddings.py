@@ -1,4 +1,4 @@
-"""Similarity of the embeddings of words and their translations (Liu et al. 2021, the analysis of embeddings)."""
+"""Similarity of the embeddings of aligned words (Liu et al. 2021, analysis of embeddings)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Pair = tuple[int, int]
 def analyze_embeddings(
     runs: Sequence[Path], pairs: Sequence[tuple[str, str]], *, dictionary: bool = False, least: int = 2, seed: int = 1
 ) -> Finding:
-    """Of runs side by side; `pairs` are sentences to align by attention or, with `dictionary`, words."""
+    """Compare runs; `pairs` are sentences to align by attention or, with `dictionary`, words."""
     names = label_runs(runs)
     rows, spectra = [], []
     for name, run in zip(names, runs, strict=True):
@@ -76,7 +76,7 @@ def analyze_embeddings(
 
 
 def given_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
-    """Pairs of words of which each is one token."""
+    """Token ids of word pairs in which each word is a single token."""
     encoded = zip(
         loaded.text.source.encode([source for source, _ in pairs]),
         loaded.text.target.encode([target for _, target in pairs]),
@@ -86,9 +86,9 @@ def given_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> list[P
 
 
 def aligned_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]], least: int) -> list[Pair]:
-    """For each target token the source token it looks at most often, where that happens at least `least` times.
+    """For each target token, the source token it is most often aligned with, if at least `least` times.
 
-    The attention is the last decoder layer's, averaged over heads and streams.
+    Alignments are from the last decoder layer's attention, averaged over heads and streams.
     """
     sources = loaded.text.source.encode([source for source, _ in pairs])
     targets = loaded.text.target.encode([target for _, target in pairs])
@@ -97,10 +97,10 @@ def aligned_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]], least: 
         prefix = torch.tensor([[loaded.model.start_id, *target[:-1]]])
         with torch.inference_mode():
             streams = loaded.model.attention(torch.tensor([source]), prefix)[-1]
-        looked_at = torch.stack(streams).mean(dim=(0, 2))[0, :-1, :-1]  # without the end marks
-        if looked_at.numel():
+        attention_TS = torch.stack(streams).mean(dim=(0, 2))[0, :-1, :-1]  # without eos
+        if attention_TS.numel():
             counts.update(
-                (source[place], token) for place, token in zip(looked_at.argmax(dim=1).tolist(), target, strict=False)
+                (source[s], token) for s, token in zip(attention_TS.argmax(dim=1).tolist(), target, strict=False)
             )
     best: dict[int, Pair] = {}
     for pair, count in counts.most_common():
@@ -110,14 +110,14 @@ def aligned_words(loaded: LoadedModel, pairs: Sequence[tuple[str, str]], least: 
 
 
 def shuffled(words: Sequence[Pair], seed: int) -> list[Pair]:
-    """The same words, paired at random."""
+    """Pair the same words at random."""
     draw = torch.Generator().manual_seed(seed)
     picks = torch.randint(len(words), (2, RANDOM_PAIRS), generator=draw).tolist()
     return [(words[a][0], words[b][1]) for a, b in zip(*picks, strict=True) if a != b]
 
 
 def cosines(model: Seq2Seq, words: Sequence[Pair]) -> Tensor:
-    """One for each pair."""
+    """Cosine similarity of the source and target embeddings of each pair."""
     source, target = torch.tensor(list(words)).unbind(dim=1)
     embeddings = model.source_embedding.tokens.weight, model.target_embedding.tokens.weight
     if embeddings[0].shape[1] != embeddings[1].shape[1]:
@@ -126,6 +126,6 @@ def cosines(model: Seq2Seq, words: Sequence[Pair]) -> Tensor:
 
 
 def spectrum(weight_VD: Tensor) -> list[float]:
-    """Singular values of a matrix, the largest set to 1."""
+    """Singular values of a matrix, relative to the largest."""
     values = torch.linalg.svdvals(weight_VD.detach().float())
     return (values / values[0]).tolist()

@@ -1,4 +1,4 @@
-"""The result of an analysis: figures, a table and the underlying numbers."""
+"""The result of an analysis: figures, a table and the underlying data."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Cell = str | int | float
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """An SVG with a name for its file and a sentence on what it shows."""
+    """An SVG with a file name and a caption."""
 
     name: str
     svg: str
     caption: str
-    detail: bool = False  # folded away on pages
+    detail: bool = False  # collapsed on pages
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -75,10 +75,10 @@ class Finding:
 
     def paths(self, folder: Path) -> list[Path]:
         """The files that `write` creates in a folder."""
-        names = [*(f"{self.name}.{kind}" for kind in ("html", "json", "csv")), *self._pictures()]
+        names = [*(f"{self.name}.{kind}" for kind in ("html", "json", "csv")), *self._picture_names()]
         return [folder / name for name in names]
 
-    def _pictures(self) -> list[str]:
+    def _picture_names(self) -> list[str]:
         return [f"{self.name}-{picture.name}.svg" for picture in self.pictures]
 
     def parts(self) -> list[str]:
@@ -104,7 +104,7 @@ class Finding:
 
 
 def label_runs(runs: Sequence[Path]) -> list[str]:
-    """Short names that differ: the folder's own, or with as many of its parents as it takes."""
+    """Shortest distinct names: each folder's name, with as many parents as necessary."""
     for depth in range(1, 8):
         names = ["/".join(run.resolve().parts[-depth:]) for run in runs]
         if len(set(names)) == len(names):
@@ -113,5 +113,5 @@ def label_runs(runs: Sequence[Path]) -> list[str]:
 
 
 def file_name(label: str) -> str:
-    """A run's label as part of a file's name."""
+    """Convert a run's label to a part of a file name."""
     return "".join(letter if letter.isalnum() else "-" for letter in label).strip("-")

@@ -1,4 +1,4 @@
-"""The gradient norm of every encoder layer over training (Wei et al. 2020, Figure 5)."""
+"""Gradient norms of the encoder layers during training (Wei et al. 2020, Figure 5)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ READING = (
 
 
 def analyze_gradients(runs: Sequence[Path]) -> Finding:
-    """From the records of runs, side by side on the same axes."""
+    """Plot the recorded gradient norms of each run on the same axes."""
     names = label_runs(runs)
-    taken = {name: read_records(run).gradients() for name, run in zip(names, runs, strict=True)}
-    x = Axis.over("training step", [step for each in taken.values() for step, _ in each], zero=True)
-    y = Axis.over("gradient norm", [norm for each in taken.values() for _, norms in each for norm in norms], log=True)
+    recorded = {name: read_records(run).gradients() for name, run in zip(names, runs, strict=True)}
+    x = Axis.over("training step", [step for each in recorded.values() for step, _ in each], zero=True)
+    y = Axis.over(
+        "gradient norm", [norm for each in recorded.values() for _, norms in each for norm in norms], log=True
+    )
     rows = []
     pictures = []
-    for name, each in taken.items():
+    for name, each in recorded.items():
         by_layer = list(zip(*(norms for _, norms in each), strict=True))
         steps = [step for step, _ in each]
         series = [
@@ -38,13 +40,13 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
         caption = f"{name}: {len(series)} encoder layers over {steps[-1]:,} updates."
         pictures.append(Picture(file_name(name), drawing, caption))
         rows += [(name, number, norms[0], median(norms), norms[-1]) for number, norms in enumerate(by_layer, 1)]
-    data = {name: [{"step": step, "norms": norms} for step, norms in each] for name, each in taken.items()}
+    data = {name: [{"step": step, "norms": norms} for step, norms in each] for name, each in recorded.items()}
     head = ("run", "layer", "first", "median", "last")
     return Finding("gradients", "Gradient norm of every encoder layer", READING, pictures, head, rows, data)
 
 
 def verdict(last: Sequence[float]) -> str:
-    """How far the layers are apart at the end."""
+    """Describe the spread of the final gradient norms."""
     ratio = max(last) / min(last) if min(last) > 0 else float("inf")
     times = f"{ratio:.0f}" if ratio < 1e4 else f"10^{log10(ratio):.0f}" if ratio < float("inf") else "∞"
     return f"final gradients differ by up to {times}× between layers"

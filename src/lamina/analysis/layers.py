@@ -1,4 +1,4 @@
-"""What a model has learned about layers: mixing weights and gates (Liu et al. 2021, Figure 1)."""
+"""Learned layer weights and gates (Liu et al. 2021, Figure 1)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Matrix = Sequence[Sequence[float]]
 
 
 def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint: str = "best") -> Finding:
-    """Everything of the kind that a model has; gates depend on text, and are averaged over these pairs."""
+    """Collect all layer weights and gates of a model; gates depend on the input and are averaged over `pairs`."""
     loaded = load_run(run, checkpoint)
     model = loaded.model.eval()
     name = label_runs([run])[0]
     found = [*mixing(model, name), *wirings(model, name)]
-    with record_gates(model) as there:
-        gated = any(there.values())
-    if gated:
+    with record_gates(model) as recorded:
+        has_gates = any(recorded.values())
+    if has_gates:
         if not pairs:
             raise UsageError(f"{run}: its gates depend on the input; give text with --test SRC TGT.")
         found += gates(model, Translator([model], loaded.text), pairs, name)
@@ -58,7 +58,7 @@ def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint:
 
 
 def mixing(model: Seq2Seq, name: str) -> Iterator[Table]:
-    """`transparent` and `fine_grained`: decoder layers over encoder layers, averaged over dimensions."""
+    """`transparent` and `fine_grained`: weights of encoder layers per decoder layer, averaged over dimensions."""
     bridge = model.bridge
     if not isinstance(bridge, TransparentBridge):
         return
@@ -76,7 +76,7 @@ def mixing(model: Seq2Seq, name: str) -> Iterator[Table]:
 
 
 def wirings(model: Seq2Seq, name: str) -> Iterator[Table]:
-    """DLCL: what each layer reads of all below it."""
+    """DLCL: weight of each lower layer in each layer's input."""
     for side in ("encoder", "decoder"):
         wiring = getattr(getattr(model, side), "wiring", None)
         if not isinstance(wiring, DlclWiring):
@@ -95,10 +95,10 @@ def wirings(model: Seq2Seq, name: str) -> Iterator[Table]:
 
 
 def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str]], run: str) -> Iterator[Table]:
-    """MSC's and SurfaceFusion's gates, averaged over positions and dimensions."""
+    """Gates of MSC and SurfaceFusion, averaged over positions and dimensions."""
     text = translator.text
     with record_gates(model) as seen:
-        for source, target in pairs:  # one at a time: padding has gates too
+        for source, target in pairs:  # one at a time: a batch would include gates of padding
             translator.rescore(text.source.encode([source]), text.target.encode([target]), lenpen=1.0)
     for side, values in seen.items():
         names = [str(number) for number in range(1, len(values) + 1)]
@@ -111,12 +111,12 @@ def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str
             yield Picture(f"gates-{side}", drawing, f"Gates of the {side}, averaged over {len(pairs)} sentences."), rows
 
 
-Sums = list[tuple[float, int]]  # of a gate: a sum and a count for every call
+Sums = list[tuple[float, int]]  # of one gate: (sum, count) per call
 
 
 @contextmanager
 def record_gates(model: Seq2Seq) -> Iterator[dict[str, list[Sums]]]:
-    """Every gate that is computed within the context."""
+    """Record every gate computed within the context."""
     seen: dict[str, list[Sums]] = {"encoder": [], "decoder": [], "head": []}
     with ExitStack() as stack:
         for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):

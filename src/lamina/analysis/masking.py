@@ -1,4 +1,4 @@
-"""Each encoder layer hidden from the decoder in turn (Liu et al. 2021, Figure 2)."""
+"""Masking one encoder layer at a time (Liu et al. 2021, Figure 2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READING = (
 
 
 def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str], checkpoint: str = "best") -> Finding:
-    """BLEU and output length with each layer masked, relative to the whole model."""
+    """Measure BLEU and output length with each layer masked, relative to the full model."""
     loaded = load_run(run, checkpoint)
     bridge = loaded.model.bridge
     if not isinstance(bridge, TransparentBridge):
@@ -46,7 +46,7 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
         changes = change(bleu[layer], bleu[None]), change(length[layer], length[None])
         rows.append((layer_name(layer), bleu[layer], changes[0], length[layer], changes[1]))
     whole_S = bootstrap_scores(metric, statistics[None])
-    intervals = [changes_within(bootstrap_scores(metric, statistics[layer]), whole_S) for layer in layers[1:]]
+    intervals = [change_interval(bootstrap_scores(metric, statistics[layer]), whole_S) for layer in layers[1:]]
     name = label_runs([run])[0]
     worst = min(rows[1:], key=lambda row: float(row[2]))
     verdict = f"{name}: BLEU drops most without {layer_title(str(worst[0]))} ({float(worst[2]):+.0f}%)"
@@ -68,30 +68,30 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
 
 
 def translate(loaded: LoadedModel, bridge: TransparentBridge, layer: int | None, sources: Sequence[str]) -> list[str]:
-    """The output with a layer masked."""
+    """Translate with a layer masked."""
     masked: AbstractContextManager[None] = nullcontext() if layer is None else bridge.mask_layer(layer)
-    with masked:  # the engine packs weights as they are now
+    with masked:  # the engine packs the current weights
         translator = Translator([loaded.model.eval()], loaded.text, loaded.decode)
         return [each.text for each in translator.stream(sources)]
 
 
 def layer_name(layer: int | None) -> str:
-    """0 is the embedding."""
+    """Name of a layer; 0 is the embedding."""
     return "embedding" if layer == 0 else str(layer)
 
 
 def layer_title(name: str) -> str:
-    """Within a sentence."""
+    """Name of a layer within a sentence."""
     return f"layer {name}" if name.isdigit() else f"the {name}"
 
 
 def change(value: float, whole: float) -> float:
-    """In per cent of the whole model's; 0 if that is 0."""
+    """Relative change in per cent; 0 if the full model's value is 0."""
     return 100 * (value - whole) / whole if whole else 0.0
 
 
-def changes_within(masked_S: Array, whole_S: Array) -> tuple[float, float]:
-    """The confidence interval of a change in per cent, from scores of the same resampled sentences."""
+def change_interval(masked_S: Array, whole_S: Array) -> tuple[float, float]:
+    """Confidence interval of a relative change in per cent, from scores of the same resampled sentences."""
     whole = float(whole_S.mean())
     return confidence_interval(100 * (masked_S - whole_S) / whole) if whole else (0.0, 0.0)
 
@@ -103,7 +103,7 @@ def bars(
     title: str,
     intervals: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """A bar for each masked layer; the first row is the whole model."""
+    """Draw a bar per masked layer; the first row is the full model."""
     values = [float(row[column]) for row in rows[1:]]
     axis = Axis.over(label, values, zero=True)
     return bar_chart(

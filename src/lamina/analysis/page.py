@@ -1,4 +1,4 @@
-"""A page in one HTML file: no external requests, light and dark mode, readable on phones and in print."""
+"""Self-contained HTML pages: no external requests, light and dark mode, responsive and printable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 from itertools import count
 from pathlib import Path
 
-GENERATOR = "Lamina"  # in the head of every page
+GENERATOR = "Lamina"  # <meta name="generator"> of every page
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --soft: #666; --paper: #fff; --line: #8884; --accent: #0072b2;
@@ -40,7 +40,7 @@ pre { overflow-x: auto; padding: 0.7rem; border: 1px solid var(--line); border-r
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file is a page that this module made."""
+    """Whether a file is a page written by this module."""
     try:
         with path.open("rb") as stream:
             return GENERATOR.encode() in stream.read(500)
@@ -49,7 +49,7 @@ def is_ours(path: Path) -> bool:
 
 
 def page(title: str, parts: Sequence[str]) -> str:
-    """The whole document."""
+    """Render a complete HTML document."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="generator" content="{GENERATOR}">'
@@ -62,7 +62,7 @@ def page(title: str, parts: Sequence[str]) -> str:
 
 
 def with_contents(parts: list[str]) -> list[str]:
-    """The parts with an anchor for each heading, and links to all of them first if there are several."""
+    """Add anchors to the headings and, if there are at least four, a table of contents."""
     numbers = count(1)
     parts = [re.sub("<h2>", lambda _: f'<h2 id="part{next(numbers)}">', part) for part in parts]
     headings = re.findall(r'<h2 id="(\w+)">(.*?)</h2>', "".join(parts))
@@ -73,48 +73,48 @@ def with_contents(parts: list[str]) -> list[str]:
 
 
 def section(title: str, *parts: str) -> str:
-    """A heading and what belongs to it."""
+    """Render a heading and its content."""
     return "\n".join([f"<h2>{escape(title)}</h2>", *parts])
 
 
 def folded(title: str, *parts: str) -> str:
-    """What is shown on a click, and always on paper."""
+    """Render a collapsed block, expanded in print."""
     return f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"
 
 
-def paragraph(words: str, kind: str = "") -> str:
-    """Plain words."""
-    return f'<p class="{kind}">{escape(words)}</p>' if kind else f"<p>{escape(words)}</p>"
+def paragraph(text: str, kind: str = "") -> str:
+    """Render plain text as a paragraph."""
+    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
 
 
 def figure(drawing: str, caption: str) -> str:
-    """A picture with what it shows."""
+    """Render a picture with its caption."""
     return f'<figure><div class="wide">{drawing}</div><figcaption>{escape(caption)}</figcaption></figure>'
 
 
 def side_by_side(figures: Sequence[str]) -> str:
-    """Two in a row where there is room."""
+    """Lay figures out in two columns if the page is wide enough."""
     return f'<div class="pictures">{"".join(figures)}</div>'
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Words to the left, numbers to the right."""
+    """Render a table with numbers aligned to the right."""
     first = "".join(f"<th>{escape(each)}</th>" for each in head)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def code(words: str) -> str:
-    """As it is."""
-    return f"<pre>{escape(words)}</pre>"
+def code(text: str) -> str:
+    """Render preformatted text."""
+    return f"<pre>{escape(text)}</pre>"
 
 
 def definitions(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names, each with what it says; what it says is HTML."""
-    inner = "".join(f"<dt>{escape(name)}</dt><dd>{says}</dd>" for name, says in pairs)
+    """Render a definition list of names and HTML descriptions."""
+    inner = "".join(f"<dt>{escape(name)}</dt><dd>{description}</dd>" for name, description in pairs)
     return f'<div class="pair"><dl>{inner}</dl></div>'
 
 
-def _cell(words: str) -> str:
-    kind = ' class="number"' if words[:1] in "+-−0123456789" and words else ""
-    return f"<td{kind}>{escape(words)}</td>"
+def _cell(text: str) -> str:
+    kind = ' class="number"' if text[:1] in "+-−0123456789" and text else ""
+    return f"<td{kind}>{escape(text)}</td>"

@@ -1,4 +1,4 @@
-"""One page about one or more runs: scores, examples, curves, every figure that applies, recipes."""
+"""HTML report on one or more runs: scores, examples, curves, all applicable figures, recipes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from lamina.scoring.protocol import Gold
 from lamina.store.metrics import read_records
 from lamina.translation import load
 
-SHOWN = 6
-PAIRS = 200  # over which gates are averaged
+EXAMPLES = 6
+PAIRS = 200  # for averaging gates
 Test = tuple[list[str], list[str]]  # sources and references
 
 
 def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
-    """Every section that applies to the runs and the test set; the page ends with what does not."""
+    """Write every section that applies to the runs and the test set; the page ends with a list of those left out."""
     names = label_runs(runs)
     missing: list[str] = []
     parts: list[str] = []
     if test is not None:
-        parts += scored(names, runs, test)
+        parts += test_sections(names, runs, test)
     parts.append(curve_section({name: read_records(run) for name, run in zip(names, runs, strict=True)}))
     for finding in findings(runs, test, missing):
         parts.append(finding.as_section())
@@ -47,8 +47,8 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
     write_file(path, page(f"Report of {' and '.join(names)}", parts))
 
 
-def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:
-    """Scores with significance, and examples."""
+def test_sections(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:
+    """Sections with scores, significance tests and examples."""
     sources, references = test
     translators = [load(run) for run in runs]
     outputs = {
@@ -57,11 +57,11 @@ def scored(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[s
     }
     gold = Gold([references], sources, False, ["test"], translators[0].text.target.language)
     yield score_section(compare_outputs(names, list(outputs.values()), gold))
-    yield example_section(Outputs(sources, references, outputs), SHOWN)
+    yield example_section(Outputs(sources, references, outputs), EXAMPLES)
 
 
 def findings(runs: Sequence[Path], test: Test | None, missing: list[str]) -> Iterator[Finding]:
-    """Each analysis that applies; why another does not is added to `missing`."""
+    """Run each analysis; the reason why one does not apply is appended to `missing`."""
     attempts: list[Callable[[], Finding]] = [partial(analyze_gradients, runs)]
     pairs = list(zip(*test, strict=True))[:PAIRS] if test else []
     for run in runs:
@@ -77,5 +77,5 @@ def findings(runs: Sequence[Path], test: Test | None, missing: list[str]) -> Ite
 
 
 def shortest(sources: Sequence[str]) -> str:
-    """Of those with at least five words, so that a map is neither trivial nor too large."""
+    """Shortest source with at least five words, so that its map is neither trivial nor too large."""
     return min((line for line in sources if len(line.split()) >= 5), key=len, default=sources[0])

@@ -1,4 +1,4 @@
-"""Parts that pages about runs have in common: scores, examples side by side, training curves."""
+"""Shared page sections: scores, examples side by side, training curves."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 @dataclass(frozen=True)
 class Outputs:
-    """A test set and what each system, by its name, made of it."""
+    """A test set and its translations by each system."""
 
     sources: list[str]
     references: list[str]
     by_system: dict[str, list[str]]
 
     def examples(self, count: int) -> list[int]:
-        """Sentences to look at: the first ones, and as many on which systems differ, the shorter ones first."""
+        """Choose example sentences: half are the first ones, half those on which systems differ, shorter ones first."""
 
         def differ(number: int) -> bool:
             return len({output[number] for output in self.by_system.values()}) > 1
@@ -37,7 +37,7 @@ class Outputs:
 
 
 def score_section(rows: Sequence[Row]) -> str:
-    """A verdict and a table for each metric, with intervals and p-values; the first system is the baseline."""
+    """Render a verdict and a table per metric, with intervals and p-values; the first system is the baseline."""
     parts = []
     for metric in dict.fromkeys(row.metric for row in rows):
         own = [row for row in rows if row.metric == metric]
@@ -51,7 +51,7 @@ def score_section(rows: Sequence[Row]) -> str:
             for row in own
         ]
         head = ["system", f"{metric} (95% interval)", "difference", "p"]
-        if len(own) == 1:  # compared with nothing
+        if len(own) == 1:  # no other system to compare
             head, cells = head[:2], [row[:2] for row in cells]
         parts += [*(paragraph(f"{verdict(own[0], row)}.") for row in own[1:]), table(head, cells)]
     signatures = " · ".join(dict.fromkeys(f"{row.metric}: {row.signature}" for row in rows))
@@ -60,23 +60,23 @@ def score_section(rows: Sequence[Row]) -> str:
 
 
 def verdict(baseline: Row, other: Row) -> str:
-    """Whether a system differs from the baseline, in words."""
+    """Describe whether a system differs significantly from the baseline."""
     metric, p, difference = NAMES.get(other.metric, other.metric), other.p_bootstrap, other.difference or 0.0
     scores = f"{other.system} {other.score:.2f}, {baseline.system} {baseline.score:.2f}"
     if p is None or p >= 0.05:
-        said = f" (p = {p_text(p)})" if p is not None else ""
-        return f"No significant difference in {metric} between {other.system} and {baseline.system}{said}: {scores}"
+        p_note = f" (p = {p_text(p)})" if p is not None else ""
+        return f"No significant difference in {metric} between {other.system} and {baseline.system}{p_note}: {scores}"
     better = "better" if (difference > 0) == other.higher_is_better else "worse"
     return f"{other.system} is significantly {better} than {baseline.system} in {metric} (p = {p_text(p)}): {scores}"
 
 
 def p_text(p: float) -> str:
-    """Two digits, three where they matter."""
+    """Format a p-value with two decimals, or three below 0.1."""
     return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}"
 
 
 def example_section(outputs: Outputs, count: int) -> str:
-    """Some sentences by every system; words that are not in the reference are marked."""
+    """Render example translations of all systems; words that are not in the reference are marked."""
     cards = []
     for number in outputs.examples(count):
         reference = outputs.references[number]
@@ -89,7 +89,7 @@ def example_section(outputs: Outputs, count: int) -> str:
 
 
 def marked(words: str, reference: str) -> str:
-    """HTML with the words marked that differ from a reference, and the places where words are missing."""
+    """Mark words that differ from the reference and gaps where its words are missing, as HTML."""
     own, others = words.split(), reference.split()
     parts = []
     for kind, start, end, first, last in SequenceMatcher(None, own, others, autojunk=False).get_opcodes():
@@ -103,7 +103,7 @@ def marked(words: str, reference: str) -> str:
 
 
 def curve_section(records: Mapping[str, Records]) -> str:
-    """Training and validation loss, and BLEU where it was taken at validation."""
+    """Render curves of training loss, validation loss and, if recorded, validation BLEU."""
     pictures = [
         curve(comparable(records), "train", "nll", "Training loss", training_caption(records)),
         curve(records, "valid", "nll", "Validation loss", "Cross-entropy on validation pairs, normalised, unsmoothed."),
@@ -113,7 +113,7 @@ def curve_section(records: Mapping[str, Records]) -> str:
 
 
 def training_caption(records: Mapping[str, Records]) -> str:
-    """Names the runs whose training loss does not compare with the others'."""
+    """Caption that names the runs whose training loss is not comparable."""
     caption = "Cross-entropy on training pairs, without smoothing."
     left_out = [name for name in records if name not in comparable(records)]
     if left_out:
@@ -122,13 +122,13 @@ def training_caption(records: Mapping[str, Records]) -> str:
 
 
 def comparable(records: Mapping[str, Records]) -> Mapping[str, Records]:
-    """Runs whose training losses can share a chart: those with a normalised head, or all if none has one."""
+    """Runs with comparable training losses: those with a normalised head, or all if none has one."""
     normalised = {name: each for name, each in records.items() if not each.curve("valid", "normalised_nll")}
     return normalised or records
 
 
 def curve(records: Mapping[str, Records], kind: str, key: str, title: str, caption: str) -> str:
-    """One number of several runs over steps; nothing if none has it."""
+    """Plot one metric of several runs over steps; empty if no run has it."""
     series = [
         Series(name, each.curve(kind, f"normalised_{key}") or each.curve(kind, key)) for name, each in records.items()
     ]

@@ -1,1 +1,1 @@
-"""What `import lamina` offers: each command of the command line as a function. Importing it does not import torch."""
+"""The Python API: each command as a function. Importing it does not import torch."""

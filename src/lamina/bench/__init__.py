@@ -1,1 +1,1 @@
-"""What `lamina bench` measures."""
+"""Benchmarks of `lamina bench`."""

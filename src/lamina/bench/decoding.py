@@ -1,4 +1,4 @@
-"""How fast a model translates on this machine."""
+"""Decoding speed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def measure_decoding(
     device: str,
     threads: int | None,
 ) -> dict[str, Any]:
-    """Everything `lamina bench decode` prints; batch sizes take turns."""
+    """Measure the numbers of `lamina bench decode`; batch sizes are interleaved."""
     translator = load(run, device=device, threads=threads, int8=int8)
     source = translator.text.source
     lines = list(islice((line for line in read_lines(input_file) if line.strip()), sentences))
     sources = [[source.vocabulary.symbols[token] for token in ids] for ids in source.encode(lines)]
-    translator.translate_tokens(sources[:8], beam=beam)  # a warm-up
+    translator.translate_tokens(sources[:8], beam=beam)  # warm-up
     seconds: dict[int, list[float]] = {size: [] for size in batches}
     tokens: dict[int, int] = {}
     for _ in range(repeats):

@@ -1,4 +1,4 @@
-"""Estimates of a training run from a few measured updates; nothing is written."""
+"""Dry run of a training: memory and time estimated from a few updates; writes nothing."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from lamina.training.start import Start, explain_choice
 from lamina.training.trainer import Trainer
 
 TIMED = 5  # updates
-LARGEST = 2  # updates with the most padded tokens, for the peak of memory
+LARGEST = 2  # updates with the most padded tokens, for peak memory
 
 
 def describe_plan(
     given: Given, data: StrPath, overrides: Sequence[str | tuple[str, Any]], start: Start
 ) -> Iterator[str]:
-    """Model, parameters, batches per epoch, memory and time, as lines."""
+    """Yield lines on model, parameters, batches per epoch, memory and time."""
     tune_malloc()
     if start.threads is not None:
         torch.set_num_threads(start.threads)
@@ -56,7 +56,7 @@ def describe_plan(
 
 
 def describe_model(trainer: Trainer) -> Iterator[str]:
-    """Sizes, and where the parameters are."""
+    """Describe the model's dimensions and the parameters of each part."""
     config, model = trainer.recipe.model, trainer.model
     yield (
         f"model: d_model {config.d_model}, feed-forward {config.ffn_size}, {config.heads} heads, "
@@ -64,23 +64,23 @@ def describe_model(trainer: Trainer) -> Iterator[str]:
         f"vocabulary {config.source_vocab:,} and {config.target_vocab:,}"
     )
     counts: dict[str, int] = {}
-    for name, parameter in model.named_parameters():  # a shared matrix is counted once, where it comes first
+    for name, parameter in model.named_parameters():  # tied weights are counted once, at their first occurrence
         part = name.partition(".")[0].replace("_", " ")
         counts[part] = counts.get(part, 0) + parameter.numel()
     yield f"parameters: {', '.join(f'{count:,} {part}' for part, count in counts.items())}"
 
 
 def measure_updates(trainer: Trainer) -> tuple[float, int]:
-    """Seconds of a typical update, and the peak of memory over the largest ones, in bytes."""
+    """Measure the mean seconds of an update and the peak memory of the largest updates in bytes."""
     batches = trainer.batches
     updates = batches.updates(0)
     largest = sorted(updates, key=lambda pairs: -len(pairs) * int(batches.source_lengths[pairs].max()))[:LARGEST]
     for pairs in largest:
         trainer.update(batches.load(pairs))
-    taken = []
+    seconds = []
     for update, _ in islice(batches.iterate(Position()), WARM_UP + TIMED):
         started = time.perf_counter()
         trainer.update(update)
         synchronise(trainer.ranks.device)
-        taken.append(time.perf_counter() - started)
-    return statistics.fmean(taken[WARM_UP:]), peak_memory(trainer.ranks.device)
+        seconds.append(time.perf_counter() - started)
+    return statistics.fmean(seconds[WARM_UP:]), peak_memory(trainer.ranks.device)

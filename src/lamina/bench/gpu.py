@@ -1,4 +1,4 @@
-"""The checks of `lamina doctor --gpu`: a few updates of three systems in each precision, compared with the CPU."""
+"""GPU trials of `lamina doctor --gpu`: a few updates of three systems in each precision, compared with the CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lamina.translation.torch_backend import TorchBackend
 
 STEPS, VOCABULARY, SENTENCES, LENGTH = 20, 2000, 32, 24
 SYSTEMS = ("transformer", "msc", "surface-fusion")
-# how far the loss of the last update may be from the CPU's in 32 bits, as a share of it
+# maximum relative difference of the final loss from the CPU's in fp32
 TOLERANCE: dict[Precision, float] = {"fp32": 0.01, "bf16": 0.05, "fp16": 0.05}
 
 
@@ -31,24 +31,24 @@ class Trial:
     precision: Precision
     first_loss: float
     last_loss: float
-    cpu_loss: float  # of the last update, on the CPU in 32 bits
-    milliseconds: float  # of an update
-    gigabytes: float  # at most in use
-    problem: str | None = None  # what went wrong, if anything
+    cpu_loss: float  # final loss on the CPU in fp32
+    milliseconds: float  # per update
+    gigabytes: float  # peak memory
+    problem: str | None = None  # error message
 
     @property
     def verdict(self) -> str:
-        """One word, or what went wrong."""
+        """`ok` or the problem."""
         if self.problem:
             return self.problem
-        away = abs(self.last_loss - self.cpu_loss) / self.cpu_loss
-        if not away <= TOLERANCE[self.precision]:
-            return f"the loss differs from the CPU's by {away:.0%}"
+        deviation = abs(self.last_loss - self.cpu_loss) / self.cpu_loss
+        if not deviation <= TOLERANCE[self.precision]:
+            return f"the loss differs from the CPU's by {deviation:.0%}"
         return "ok" if self.last_loss < self.first_loss else "does not learn"
 
 
 def try_gpu(device: torch.device, steps: int = STEPS) -> Iterator[Trial]:
-    """Every system in every precision that the device has units for, one after another."""
+    """Try every system in every precision that the device supports natively."""
     precisions: list[Precision] = ["fp32", "bf16", "fp16"]
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         precisions.remove("bf16")
@@ -58,7 +58,7 @@ def try_gpu(device: torch.device, steps: int = STEPS) -> Iterator[Trial]:
             try:
                 losses, seconds, memory = train_briefly(system, device, precision, steps)
                 yield Trial(system, precision, losses[0], losses[-1], expected[-1], 1000 * seconds, memory / 1e9)
-            except Exception as error:  # whatever a driver may raise belongs in the report
+            except Exception as error:  # drivers raise anything; report it
                 reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
                 yield Trial(system, precision, 0.0, 0.0, expected[-1], 0.0, 0.0, reason)
 
@@ -66,11 +66,11 @@ def try_gpu(device: torch.device, steps: int = STEPS) -> Iterator[Trial]:
 def train_briefly(
     system: str, device: torch.device, precision: Precision, steps: int
 ) -> tuple[list[float], float, float]:
-    """Losses of the same few updates without dropout, the median seconds of one, and the most memory in use."""
+    """Train on one batch without dropout; return the losses, the median seconds per update and the peak memory."""
     torch.manual_seed(1)
     model = build(system, size="tiny", vocab_size=VOCABULARY, dropout=0.0).to(device).train()
-    gpu = device.type == "cuda"
-    if gpu:
+    on_gpu = device.type == "cuda"
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
         cast_weights_together(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
@@ -87,15 +87,15 @@ def train_briefly(
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
-        losses.append(float(loss.detach()))  # waits for the device, so that the time is the device's
+        losses.append(float(loss.detach()))  # synchronises, so that the timing is correct
         seconds.append(time.perf_counter() - started)
     search_briefly(model.eval(), precision)
-    memory = float(torch.cuda.max_memory_allocated(device)) if gpu else 0.0
+    memory = float(torch.cuda.max_memory_allocated(device)) if on_gpu else 0.0
     return losses, sorted(seconds)[len(seconds) // 2], memory
 
 
 def random_batch() -> tuple[Tensor, Tensor]:
-    """Sources and targets, the same on every machine; some are shorter than others."""
+    """Make sources and targets of various lengths, the same on every machine."""
     generator = torch.Generator().manual_seed(1)
     source_BS, target_BT = torch.randint(4, VOCABULARY, (2, SENTENCES, LENGTH), generator=generator)
     for number in range(SENTENCES):
@@ -105,7 +105,7 @@ def random_batch() -> tuple[Tensor, Tensor]:
 
 
 def search_briefly(model: Seq2Seq, precision: Precision) -> None:
-    """A beam over two sentences; raises if it finds nothing."""
+    """Run beam search on two sentences; raise if it finds nothing."""
     backend = TorchBackend([model])
     backend.precision = precision
     settings = SearchSettings(beam=2, max_length=(0.0, 5))

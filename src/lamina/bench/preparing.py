@@ -22,13 +22,13 @@ from lamina.corpus.shards import Shard
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.subwords import learn_sentencepiece
 
-LEARN_PAIRS = 30_000  # enough for a vocabulary that a benchmark needs
+LEARN_PAIRS = 30_000  # for learning the benchmark's vocabulary
 
 _processor: Any  # of this worker process
 
 
 def measure(source: PairSource, workers: int, batch_tokens: int, vocab_size: int, repeats: int) -> dict[str, Any]:
-    """Everything `lamina bench prepare` prints."""
+    """Measure the numbers of `lamina bench prepare`."""
     pairs = list(source.pairs())
     learned = learn_sentencepiece((line for pair in pairs[:LEARN_PAIRS] for line in pair), vocab_size)
     pipeline = make_pipeline("sentencepiece", ("source", "target"), False, {"subwords.model": learned})
@@ -43,8 +43,8 @@ def measure(source: PairSource, workers: int, batch_tokens: int, vocab_size: int
             rounds.append((alone, seconds(ours)))
         split = open_split(folder / "round0", pipeline)
         batches = Batches(split, batch_tokens)
-        fed = feed_speed(batches)
-        trained = train_speed(batches, len(pipeline.source.vocabulary))
+        feeding = feed_speed(batches)
+        training = train_speed(batches, len(pipeline.source.vocabulary))
         return {
             "pairs": len(pairs),
             "workers": workers,
@@ -52,22 +52,22 @@ def measure(source: PairSource, workers: int, batch_tokens: int, vocab_size: int
             "sentencepiece_alone_pairs_per_second": round(len(pairs) / statistics.median(one for one, _ in rounds)),
             "encoding_time_over_sentencepiece_alone": round(statistics.median(b / a for a, b in rounds), 3),
             "batch_tokens": batch_tokens,
-            "batch_iteration_tokens_per_second": round(fed),
-            "small_trains_tokens_per_second": round(trained),
-            "batch_iteration_over_training": round(fed / trained, 1),
+            "batch_iteration_tokens_per_second": round(feeding),
+            "small_trains_tokens_per_second": round(training),
+            "batch_iteration_over_training": round(feeding / training, 1),
             "padding": round(batches.padding(), 4),
         }
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Time a call."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def encode_alone(pairs: Sequence[Pair], model: bytes, workers: int) -> None:
-    """SentencePiece on the same lines in as many processes, and nothing else: no reading, cleaning or writing."""
+    """Run only SentencePiece, without reading, cleaning or writing, on the same lines in as many processes."""
     share = -(-len(pairs) // workers)
     parts = [pairs[start : start + share] for start in range(0, len(pairs), share)]
     with processes(workers, _load_processor, model) as pool:
@@ -75,7 +75,7 @@ def encode_alone(pairs: Sequence[Pair], model: bytes, workers: int) -> None:
 
 
 def open_split(folder: Path, pipeline: TextPipeline) -> Split:
-    """The shards that `write_split` made."""
+    """Open the shards written by `write_split`."""
     return Split([Shard(path, pipeline.id_type) for path in sorted(folder.iterdir())])
 
 
@@ -90,7 +90,7 @@ def feed_speed(batches: Batches) -> float:
 
 
 def train_speed(batches: Batches, vocabulary: int, steps: int = 3) -> float:
-    """Target tokens per second that a `small` Transformer trains on: forward, backward and update."""
+    """Training throughput of a `small` Transformer in target tokens per second."""
     import torch
 
     from lamina.systems.build import build

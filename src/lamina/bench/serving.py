@@ -1,4 +1,4 @@
-"""Server speed over loopback: latency and tokens per second by number of clients."""
+"""Server latency and throughput over loopback at several numbers of clients."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from lamina.errors import DataError
 from lamina.translation import Translator, load
 
 DOCUMENT = 200  # sentences
-PATIENCE = 180.0  # seconds until the server must be ready
+START_TIMEOUT = 180.0  # seconds to wait for the server
 
 
 def measure_serving(
     run: Path, input_file: Path, beam: int, clients: Sequence[int], sentences: int, repeats: int, int8: bool
 ) -> dict[str, Any]:
-    """Everything `lamina bench serve` prints; what is compared takes turns."""
+    """Measure the numbers of `lamina bench serve`; the compared settings are interleaved."""
     lines = list(islice((line for line in read_lines(input_file) if line.strip()), sentences))
     if not lines:
         raise DataError(f"{input_file}: has no lines to translate.")
@@ -39,7 +39,7 @@ def measure_serving(
     levels: dict[int, list[dict[str, float]]] = {count: [] for count in clients}
     beside: list[list[float]] = []
     with start_server(run, int8, "--max-texts", str(DOCUMENT), "--queue", "100000", "--timeout", "600") as port:
-        asyncio.run(drive(port, lines[:64], beam, 8))  # a warm-up
+        asyncio.run(drive(port, lines[:64], beam, 8))  # warm-up
         for _ in range(repeats):
             offline.append(offline_rate(translator, lines, beam))
             alone += call_times(translator, lines, beam)
@@ -71,7 +71,7 @@ def measure_serving(
 
 @contextmanager
 def start_server(run: Path, int8: bool, *options: str) -> Iterator[int]:
-    """`lamina serve` on a free port."""
+    """Start `lamina serve` on a free port and yield the port."""
     command = [sys.executable, "-m", "lamina", "serve", f"--name=model={run}", "--port=0", *options]
     with start_process([*command, *(["--int8"] if int8 else []), "--ready-file"]) as port:
         yield port
@@ -79,44 +79,44 @@ def start_server(run: Path, int8: bool, *options: str) -> Iterator[int]:
 
 @contextmanager
 def start_process(command: Sequence[str]) -> Iterator[int]:
-    """A server whose last argument is the file that is to receive its port."""
+    """Start a server that writes its port to the file in its last argument; yield the port."""
     with TemporaryDirectory() as folder:
-        told = Path(folder) / "port"
-        process = subprocess.Popen([*command, str(told)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        ready_file = Path(folder) / "port"
+        process = subprocess.Popen([*command, str(ready_file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            yield asyncio.run(wait_until_ready(process, told))
+            yield asyncio.run(wait_until_ready(process, ready_file))
         finally:
             process.terminate()
             process.wait(60)
 
 
-async def wait_until_ready(process: subprocess.Popen[bytes], told: Path) -> int:
-    """The port, once `/ready` says so."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until and process.poll() is None:
-        if told.exists() and told.read_text():
-            connection = await Connection.open(int(told.read_text()))
+async def wait_until_ready(process: subprocess.Popen[bytes], ready_file: Path) -> int:
+    """Wait until `/ready` answers 200 and return the port."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline and process.poll() is None:
+        if ready_file.exists() and ready_file.read_text():
+            connection = await Connection.open(int(ready_file.read_text()))
             status, _ = await connection.ask("GET", "/ready")
             connection.close()
             if status == 200:
-                return int(told.read_text())
+                return int(ready_file.read_text())
         await asyncio.sleep(0.1)
     raise DataError("The server did not start; run `lamina serve RUN` to see why.")
 
 
 class Connection:
-    """One client's connection, kept open; as little work as possible, since server and clients share the cores."""
+    """A minimal keep-alive HTTP client, since server and clients share the cores."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
     @classmethod
     async def open(cls, port: int) -> Connection:
-        """Connect to this machine."""
+        """Connect to a local port."""
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """One request; the status and the body of its answer."""
+        """Send a request; return the status and the body of the response."""
         self.writer.write(f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
@@ -128,17 +128,17 @@ class Connection:
 
 
 def request_body(texts: Sequence[str], beam: int) -> bytes:
-    """A request of `/v1/translate`."""
+    """Body of a `/v1/translate` request."""
     return json.dumps({"texts": texts, "beam": beam}).encode()
 
 
 async def drive(port: int, lines: Sequence[str], beam: int, clients: int) -> list[float]:
-    """Send lines one by one from this many clients; returns the seconds that each took."""
-    waiting, times = iter([request_body([line], beam) for line in lines]), []
+    """Send lines one by one from concurrent clients; return the latency of each in seconds."""
+    bodies, times = iter([request_body([line], beam) for line in lines]), []
 
     async def client() -> None:
         connection = await Connection.open(port)
-        for body in waiting:
+        for body in bodies:
             started = time.perf_counter()
             status, _ = await connection.ask("POST", "/v1/translate", body)
             times.append(time.perf_counter() - started)
@@ -151,22 +151,22 @@ async def drive(port: int, lines: Sequence[str], beam: int, clients: int) -> lis
 
 
 async def measure_level(port: int, lines: Sequence[str], beam: int, clients: int) -> dict[str, float]:
-    """Latency in milliseconds and tokens per second; the clients' own CPU time is part of the time taken."""
-    before, started, own = await tokens_written(port), time.perf_counter(), time.process_time()
+    """Measure latency percentiles, throughput and the CPU time of the clients, which the wall time includes."""
+    before, started, client_cpu = await tokens_written(port), time.perf_counter(), time.process_time()
     times = await drive(port, lines, beam, clients)
-    taken, own = time.perf_counter() - started, time.process_time() - own
+    seconds, client_cpu = time.perf_counter() - started, time.process_time() - client_cpu
     tokens = await tokens_written(port) - before
-    each = {f"p{rank}_ms": round(1000 * percentile(times, rank), 2) for rank in (50, 95, 99)}
+    latency = {f"p{rank}_ms": round(1000 * percentile(times, rank), 2) for rank in (50, 95, 99)}
     return {
-        **each,
-        "tokens_per_second": round(tokens / taken),
-        "sentences_per_second": round(len(lines) / taken, 1),
-        "client_cpu_ms_per_sentence": round(1000 * own / len(lines), 3),
+        **latency,
+        "tokens_per_second": round(tokens / seconds),
+        "sentences_per_second": round(len(lines) / seconds, 1),
+        "client_cpu_ms_per_sentence": round(1000 * client_cpu / len(lines), 3),
     }
 
 
 async def tokens_written(port: int) -> float:
-    """The server's own count."""
+    """Total tokens from the server's metrics."""
     connection = await Connection.open(port)
     _, content = await connection.ask("GET", "/metrics")
     connection.close()
@@ -175,7 +175,7 @@ async def tokens_written(port: int) -> float:
 
 
 async def beside_document(port: int, lines: Sequence[str], beam: int) -> list[float]:
-    """Seconds of single sentences that are sent while a long document is translated."""
+    """Latencies in seconds of single sentences sent while a long document is being translated."""
     document = [lines[number % len(lines)] for number in range(DOCUMENT)]
     connection = await Connection.open(port)
     work = asyncio.create_task(connection.ask("POST", "/v1/translate", request_body(document, beam)))
@@ -191,14 +191,14 @@ async def beside_document(port: int, lines: Sequence[str], beam: int) -> list[fl
 
 
 def offline_rate(translator: Translator, lines: Sequence[str], beam: int) -> float:
-    """Tokens per second of `lamina translate`."""
+    """Offline throughput in tokens per second."""
     started = time.perf_counter()
     results = translator.translate(lines, beam=beam)
     return sum(len(result.tokens) for result in results) / (time.perf_counter() - started)
 
 
 def call_times(translator: Translator, lines: Sequence[str], beam: int) -> list[float]:
-    """Seconds of calls with one sentence."""
+    """Seconds of in-process calls with one sentence."""
     times = []
     for line in lines:
         started = time.perf_counter()
@@ -208,11 +208,11 @@ def call_times(translator: Translator, lines: Sequence[str], beam: int) -> list[
 
 
 def median_of(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Each figure's median."""
+    """Median of each metric over rounds."""
     return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
 
 
 def percentile(times: Sequence[float], rank: int) -> float:
-    """The given percentile."""
+    """Percentile of times (nearest rank)."""
     ordered = sorted(times)
     return ordered[min(len(ordered) - 1, int(len(ordered) * rank / 100))]

@@ -1,4 +1,4 @@
-"""Training speed of a recipe on this machine, absolute and relative to its peak."""
+"""Training speed and hardware utilisation."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from lamina.training.distributed import Ranks
 from lamina.training.reporters import NullReporter
 from lamina.training.trainer import Trainer
 
-WARM_UP = 2  # updates that do not count
+WARM_UP = 2  # updates
 
 
 def benchmark_trainer(recipe: Path, overrides: Sequence[str], data: Path, run: Path, device: torch.device) -> Trainer:
-    """A trainer as `lamina train` makes it, for single updates; writes nothing but records below `run`."""
+    """Make a trainer like `lamina train`, for single updates; writes only records below `run`."""
     tune_malloc()
     prepared = PreparedData(data)
     run.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def benchmark_trainer(recipe: Path, overrides: Sequence[str], data: Path, run: P
 
 
 def measure_training(trainer: Trainer, steps: int) -> dict[str, Any]:
-    """Everything `lamina bench train` prints."""
+    """Measure the numbers of `lamina bench train`."""
     updates = [update for update, _ in islice(trainer.batches.iterate(Position()), WARM_UP + steps)]
     speeds, rates = [], []
     for number, update in enumerate(updates):
@@ -73,7 +73,7 @@ def real_tokens(update: Update) -> int:
 
 
 def matmul_peak(device: torch.device, size: int = 2048, repeats: int = 5) -> float:
-    """Floating-point operations per second of a large square product, the best of several."""
+    """Best FLOP/s of several large square matrix products."""
     left, right = torch.randn(2, size, size, device=device)
     best = 0.0
     for _ in range(repeats):
@@ -85,13 +85,13 @@ def matmul_peak(device: torch.device, size: int = 2048, repeats: int = 5) -> flo
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for a GPU; a CPU is never ahead."""
+    """Synchronise with a GPU; no-op on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes: of the process on a CPU, of the allocator on a GPU."""
+    """Peak memory in bytes: resident memory of the process on a CPU, allocated memory on a GPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""The command line: `lamina VERB …`. Each command is a thin module: parse, call the library, print."""
+"""The command line: `lamina COMMAND …`. Each command is a thin module: parse, call the library, print."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from lamina.cli.usage import CommandLineError, explain
 from lamina.errors import DataError, LaminaError, UsageError
 from lamina.version import __version__
 
-BROKEN_PIPE = 141  # as a shell reports it
+BROKEN_PIPE = 141  # exit code of a shell after SIGPIPE
 MEMORY_ADVICE = "out of memory. Lower train.batch_tokens, --beam, --buffer or the model size."
 OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 
@@ -81,9 +81,9 @@ app.add_typer(analyze, name="analyze")
 app.add_typer(bench, name="bench")
 
 
-def show_version(wanted: bool) -> None:
+def show_version(requested: bool) -> None:
     """Print the version and exit."""
-    if wanted:
+    if requested:
         print(f"lamina {__version__}")
         raise typer.Exit
 
@@ -108,7 +108,7 @@ def options(
 
 
 def use_utf8() -> None:
-    """Use UTF-8 regardless of the locale, even for undecodable paths; output to a closed stream is discarded."""
+    """Use UTF-8 regardless of the locale, with any bytes in paths; closed streams are replaced by the null device."""
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -118,7 +118,7 @@ def use_utf8() -> None:
 
 
 def main() -> None:
-    """Run a command; an error prints one or two lines and sets the exit code, with a traceback only for `--debug`."""
+    """Run a command; errors give one or two lines and an exit code, and a traceback only with `--debug`."""
     use_utf8()
     limited = limit_instructions()
     if limited:
@@ -129,7 +129,7 @@ def main() -> None:
         with show_loading(f"lamina {sys.argv[1] if sys.argv[1:] else ''}: loading …"):
             code = app(prog_name="lamina", standalone_mode=False)
     except SystemExit:
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click has seen that the reader closed the pipe
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click caught a broken pipe
             sys.exit(BROKEN_PIPE)
         raise
     except BrokenPipeError:  # the reader closed the pipe

@@ -211,14 +211,14 @@ def report(
 
 
 def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
-    """Both sides of a test set; numpy is imported only now."""
+    """Read both sides of a test set; imports numpy lazily."""
     from lamina.corpus.reading import read_test as read
 
     return read(source, target)
 
 
 def finish(finding: Finding, runs: list[Path], out: Path | None, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """Write everything, print the table, and say where the page is."""
+    """Write all files, print the table and the path of the page."""
     from lamina.cli.tables import print_columns
 
     folder = out or runs[0] / "analysis"

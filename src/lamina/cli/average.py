@@ -1,4 +1,4 @@
-"""`lamina average`: the mean of several checkpoints."""
+"""`lamina average`: checkpoint averaging."""
 
 from __future__ import annotations
 

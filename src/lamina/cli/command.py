@@ -1,4 +1,4 @@
-"""Commands whose help shows flags without a value."""
+"""Command classes whose help shows flags without a value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Group(TyperGroup):
 
 
 def without_values(parameters: list[Any]) -> list[Any]:
-    """Flags have no metavar."""
+    """Remove the metavar of flags."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""

@@ -1,4 +1,4 @@
-"""`lamina compare`: several outputs in one table, with confidence intervals and p-values."""
+"""`lamina compare`: a table of several outputs with confidence intervals and p-values."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def compare(
 
 
 def output_files(folder: Path | None, systems: Sequence[str], test: tuple[Path, Path], force: bool) -> dict[str, Path]:
-    """A file for each system's translations in the output folder, if there is one."""
+    """Output file of each system; empty without an output folder."""
     if folder is None:
         return {}
     suffix = test[1].name.partition(".")[2] or "txt"
@@ -130,7 +130,7 @@ def output_files(folder: Path | None, systems: Sequence[str], test: tuple[Path, 
 
 
 def write_outputs(files: dict[str, Path], translations: dict[str, list[str]]) -> None:
-    """What each system wrote."""
+    """Write each system's translations."""
     for system, path in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         with open_output(path) as target:

@@ -1,4 +1,4 @@
-"""`lamina demo`: every step from text to report on the built-in corpus."""
+"""`lamina demo`: the whole pipeline on the built-in corpus in a few minutes."""
 
 from __future__ import annotations
 

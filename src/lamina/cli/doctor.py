@@ -1,4 +1,4 @@
-"""`lamina doctor`: what is installed, what the machine offers, and whether it works."""
+"""`lamina doctor`: checks of the installation and the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lamina edits`: what a correction changed, as .m2, as a diff for people or as JSON."""
+"""`lamina edits`: the edits of a correction as .m2, as a readable diff or as JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def edits(
 
 
 def render(form: str, number: int, words: Words, found: list[Edit], coloured: bool) -> Iterator[str]:
-    """The lines of one sentence; a diff leaves sentences without edits out."""
+    """Render one sentence; a diff omits sentences without edits."""
     from lamina.corpus.m2_format import write_m2
 
     if form == "m2":
@@ -65,20 +65,20 @@ def render(form: str, number: int, words: Words, found: list[Edit], coloured: bo
 
 
 def draw_diff(words: Words, found: list[Edit], coloured: bool) -> str:
-    """What was removed and added, in place: red and green, or between signs."""
+    """Mark removals and insertions in place, in red and green or with brackets."""
     from rich.console import Console
     from rich.text import Text
 
-    text, at = Text(), 0
+    text, position = Text(), 0
     for edit in found:
-        text.append("".join(f"{word} " for word in words[at : edit.start]))
+        text.append("".join(f"{word} " for word in words[position : edit.start]))
         removed, added = " ".join(words[edit.start : edit.end]), " ".join(edit.corrections[0])
         if removed:
             text.append(f"[-{removed}-] ", "red strike")
         if added:
             text.append(f"{{+{added}+}} ", "green")
-        at = edit.end
-    text.append(" ".join(words[at:]))
+        position = edit.end
+    text.append(" ".join(words[position:]))
     if not coloured:
         return text.plain.rstrip()
     console = Console()

@@ -1,4 +1,4 @@
-"""`lamina export`: a model for another engine."""
+"""`lamina export`: export a model for another engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lamina import-fairseq`: published checkpoints become model folders."""
+"""`lamina import-fairseq`: convert fairseq checkpoints to model folders."""
 
 from __future__ import annotations
 

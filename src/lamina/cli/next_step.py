@@ -1,4 +1,4 @@
-"""The `Next:` line after a command that created something."""
+"""Suggestion of the next command after a command succeeds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from pathlib import Path
 
 
 def say_next(*words: str | Path, quiet: bool = False) -> None:
-    """Print the most useful next command on stderr, from the first process only."""
+    """Print the most useful next command to stderr, on the first rank only."""
     if not quiet and os.environ.get("RANK", "0") == "0":
         print(f"Next: {shlex.join(map(str, words))}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`lamina noise`: clean text to pairs of text with synthetic errors and its correction."""
+"""`lamina noise`: pairs of text with synthetic errors and its correction, from clean text."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def noise(
         learned = Confusions.learn(errors.parent / settings.confusions)
     maker = Noise(lang, settings, seed, learned)
     with open_output(output[0]) as noisy, open_output(output[1]) as clean:
-        for wrong, right in maker.pairs(read_lines(input_file)):
-            noisy.write(f"{wrong}\n")
-            clean.write(f"{right}\n")
+        for noisy_line, clean_line in maker.pairs(read_lines(input_file)):
+            noisy.write(f"{noisy_line}\n")
+            clean.write(f"{clean_line}\n")
 
 
 def read_errors(path: Path | None) -> ErrorSettings:
-    """The settings in a file; every problem at once."""
+    """Read the error settings; all problems are reported together."""
     import yaml
     from pydantic import ValidationError
 

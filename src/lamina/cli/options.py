@@ -1,4 +1,4 @@
-"""Options that several commands share, and the search options, which are made from `SearchSettings`."""
+"""Options shared by several commands, and search options generated from `SearchSettings`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Command = Callable[..., None]
 
 
 def with_search_options(command: Command) -> Command:
-    """Replace a command's parameter `search` by one option for each search setting; it receives those given."""
+    """Replace a command's `search` parameter with one option per search setting; it receives their values as a dict."""
     names = list(SearchSettings.model_fields)
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -79,13 +79,13 @@ def with_search_options(command: Command) -> Command:
 
 
 def flag(name: str) -> str:
-    """An option as it is typed."""
+    """Option name on the command line."""
     return f"--{name.replace('_', '-')}"
 
 
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:
     bounds = {type(each).__name__: each for each in field.metadata}
-    least, most = getattr(bounds.get("Ge"), "ge", None), getattr(bounds.get("Le"), "le", None)
+    minimum, maximum = getattr(bounds.get("Ge"), "ge", None), getattr(bounds.get("Le"), "le", None)
     kind: Any = field.annotation
     default = str(field.default)
     metavar = None
@@ -95,8 +95,8 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
     option = typer.Option(
         flag(name),
         help=field.description,
-        min=least,
-        max=most,
+        min=minimum,
+        max=maximum,
         metavar=metavar,
         show_default=f"the run's, else {default}",
     )

@@ -1,4 +1,4 @@
-"""Output files of commands: never overwrite an input or, without --force, an existing file; complete or absent."""
+"""Output files of commands: written atomically, never over an input or, without --force, an existing file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace existing output fi
 
 
 def check_output(path: Path | None, inputs: Iterable[Path | None], force: bool) -> None:
-    """Refuse an output that is one of the inputs, or that exists, before any work is done."""
+    """Raise if an output is also an input or already exists; call before any work is done."""
     if path is None or not (path.exists() or path.is_symlink()):
         return
     for each in inputs:
@@ -29,7 +29,7 @@ def check_output(path: Path | None, inputs: Iterable[Path | None], force: bool) 
 
 
 def check_page(page: Path, others: Iterable[Path], inputs: Iterable[Path], force: bool) -> None:
-    """Refuse to replace files next to a page unless that page was written by Lamina."""
+    """Raise if files would be replaced, unless the page was written by Lamina."""
     from lamina.analysis.page import is_ours
 
     inputs = list(inputs)
@@ -39,20 +39,20 @@ def check_page(page: Path, others: Iterable[Path], inputs: Iterable[Path], force
 
 @contextmanager
 def open_output(path: Path) -> Iterator[_Lines]:
-    """Lines that become the file when the context ends without an error; pipes and devices are written directly."""
+    """Open an output file, written atomically on success; pipes and devices are written directly."""
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as stream:
                 yield _Lines(stream)
             return
-        with atomic_file(path.resolve()) as stream:  # through a symbolic link, its target is replaced
+        with atomic_file(path.resolve()) as stream:  # replaces the target of a symbolic link
             yield _Lines(stream)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror}).") from error
 
 
 class _Lines:
-    """A text stream in UTF-8, whatever the locale."""
+    """A UTF-8 text stream, regardless of the locale."""
 
     def __init__(self, stream: object) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""`lamina prepare`: raw parallel text to a prepared data folder."""
+"""`lamina prepare`: prepare raw parallel text for training."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ def prepare(
         raise UsageError("--fields requires --train-pairs, --valid-pairs or --test-pairs.")
     if annotator is not None and not (train_m2 or valid_m2 or test_m2):
         raise UsageError("--annotator requires --train-m2, --valid-m2 or --test-m2.")
-    tested = test or test_pairs or test_m2
+    has_test = test or test_pairs or test_m2
     with show_progress(quiet) as progress:
         prepare_data(
             choose_pairs("train", train, train_pairs, train_m2, annotator),
             choose_pairs("valid", valid, valid_pairs, valid_m2, annotator),
             out,
-            test=choose_pairs("test", test, test_pairs, test_m2, annotator) if tested else None,
+            test=choose_pairs("test", test, test_pairs, test_m2, annotator) if has_test else None,
             fields=fields,
             annotator=annotator,
             line_breaks=line_breaks,
@@ -160,7 +160,7 @@ def prepare(
 def choose_pairs(
     split: str, two: TwoPaths | None, one: Path | None, m2: Path | None, annotator: int | None
 ) -> TwoPaths | Path | M2File:
-    """A split's pairs from one of its options; exactly one of them must be given."""
+    """Return the source of a split's pairs; exactly one of its options must be given."""
     from lamina.corpus.m2 import M2File
 
     if sum(option is not None for option in (two, one, m2)) != 1:

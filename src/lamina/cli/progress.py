@@ -1,4 +1,4 @@
-"""Progress bars on a terminal; elsewhere nothing, or lines for long tasks."""
+"""Progress bars on a terminal; without one, nothing or a few lines for training."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def show_progress(quiet: bool = False) -> Iterator[Callable[[str, int, int | None], None]]:
-    """A function that takes a stage, how much is done and how much there is, and draws a bar on stderr."""
+    """Yield a function (stage, done, total) that draws a progress bar on stderr."""
     with _bars(quiet) as draw:
         yield lambda stage, done, total: draw(stage, stage, done, total)
 
 
 @contextmanager
 def show_training(quiet: bool = False) -> Iterator[Callable[[str, int, int, float], None]]:
-    """A function that takes a training's name, its step, all its steps and its loss.
+    """Yield a function (name, step, steps, loss) that shows the progress of training runs.
 
-    It draws a bar for each training on a terminal; elsewhere it prints a line for each tenth of the way.
+    It draws a bar per run on a terminal; otherwise it prints a line after each tenth of the steps.
     """
     if quiet or sys.stderr.isatty():
         with _bars(quiet) as draw:
             yield lambda name, step, steps, loss: draw(name, f"{name}  loss {loss:.2f}", step, steps)
         return
-    said: dict[str, int] = {}
+    printed: dict[str, int] = {}
 
     def line(name: str, step: int, steps: int, loss: float) -> None:
         tenth = 10 * step // steps
-        if tenth > said.get(name, 0):
-            said[name] = tenth
+        if tenth > printed.get(name, 0):
+            printed[name] = tenth
             print(f"         {name}: step {step} of {steps}, loss {loss:.2f}", file=sys.stderr)
 
     yield line
@@ -50,9 +50,9 @@ def _bars(quiet: bool) -> Iterator[Callable[[str, str, int, int | None], None]]:
     with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bars:
         tasks: dict[str, int] = {}
 
-        def draw(key: str, words: str, done: int, total: int | None) -> None:
+        def draw(key: str, description: str, done: int, total: int | None) -> None:
             if key not in tasks:
-                tasks[key] = bars.add_task(words, total=total)
-            bars.update(tasks[key], description=words, completed=done, total=total)  # type: ignore[arg-type]
+                tasks[key] = bars.add_task(description, total=total)
+            bars.update(tasks[key], description=description, completed=done, total=total)  # type: ignore[arg-type]
 
         yield draw

@@ -1,4 +1,4 @@
-"""`lamina recipes`: the recipes that come with Lamina, and the recipe schema."""
+"""`lamina recipes`: shipped recipes and the recipe schema."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def copy(
         raise UsageError(f"{out}: already exists; choose another --out or remove it.") from error
     print(out)
     words = [str(out) if word == name else word for word in shlex.split(recipe.head["Train"])]
-    if Path(words[words.index("--data") + 1]).is_dir():  # else there is nothing to train on yet
+    if Path(words[words.index("--data") + 1]).is_dir():  # otherwise there is no data to train on yet
         say_next(*words)
 
 

@@ -1,4 +1,4 @@
-"""`lamina rescore`: score existing translations with a model."""
+"""`lamina rescore`: a model's scores of given translations."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def rescore(
 
 
 def to_ids(target: LanguageText, given: Any, line: int) -> list[int]:
-    """Ids of a text, or of the tokens that `translate` wrote, which end with eos."""
+    """Ids of a text, or of tokens written by `translate`, which end with eos."""
     if isinstance(given, str):
         ids = target.encode([given])[0]
     elif given[-1] == SPECIALS[EOS]:
@@ -82,23 +82,23 @@ def to_ids(target: LanguageText, given: Any, line: int) -> list[int]:
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, str, Any]]:
-    """Line numbers, sources and tokens of every translation in `translate`'s jsonl; blank ones have none."""
+    """Yield line number, source and tokens of each translation in `translate`'s jsonl; blank ones are skipped."""
     from lamina.base.reading import read_lines
 
     for number, line in enumerate(read_lines(path), start=1):
         try:
             record = json.loads(line)
-            each = [best["tokens"] for best in record["nbest"]]
-            source, place = record["source"], int(record["line"])
-            if not isinstance(source, str) or not all(isinstance(token, str) for tokens in each for token in tokens):
+            nbest = [entry["tokens"] for entry in record["nbest"]]
+            source, line_number = record["source"], int(record["line"])
+            if not isinstance(source, str) or not all(isinstance(token, str) for tokens in nbest for token in tokens):
                 raise TypeError("text expected")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path}:{number}: not a line of `lamina translate --format jsonl`.") from error
-        yield from ((place, source, tokens) for tokens in each if tokens)
+        yield from ((line_number, source, tokens) for tokens in nbest if tokens)
 
 
 def read_pairs(source: Path | None, target: Path | None) -> Iterator[tuple[int, str, str]]:
-    """Line numbers and pairs of two parallel files."""
+    """Yield line numbers and pairs of two parallel files."""
     from lamina.corpus.reading import TwoFiles
 
     assert source is not None

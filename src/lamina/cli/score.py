@@ -48,5 +48,5 @@ def score(
 
 
 def figure(value: float) -> str:
-    """Counts as they are, anything else to two decimals."""
+    """Format counts as integers, other values with two decimals."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""`lamina serve`: a REST API and a page."""
+"""`lamina serve`: a REST API and a web page."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def serve(
 
 
 def name_models(runs: list[Path], names: list[str]) -> dict[str, Path]:
-    """Every model by its name."""
+    """Map names to models; raise if names are not unique."""
     models: dict[str, Path] = {}
     given = [(run.resolve().name, run) for run in runs]
     for each in names:
-        name, _, place = each.partition("=")
-        if not name or not place:
+        name, _, path = each.partition("=")
+        if not name or not path:
             raise UsageError(f"--name must be NAME=RUN, but is `{each}` instead.")
-        given.append((name, Path(place)))
+        given.append((name, Path(path)))
     for name, run in given:
         if name in models:
             raise UsageError(f"Two models are named `{name}`; rename one with --name NAME={run}.")

@@ -1,4 +1,4 @@
-"""`lamina translate --shard` and `--cluster`: an input in parts, on one machine or many."""
+"""`lamina translate --shard` and `--cluster`: translation of an input in shards, on one or more machines."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 def open_shard(
     shard: str, input_file: Path | None, output: Path | None, form: str, force: bool
 ) -> tuple[Path, int, Iterator[str]] | None:
-    """Where a part goes, the number of its first line, and its lines; None if it is finished already."""
+    """Return a shard's output file, the number of its first line and its lines; None if it is already finished."""
     from lamina.translation.shards import InputPart, read_shard
 
     part = InputPart.parse(shard)
-    folder, whole = require_files(input_file, output)
+    folder, full_input = require_files(input_file, output)
     target = folder / part.name(form)
     if target.exists() and not force:
         print(f"lamina: {target}: already finished.", file=sys.stderr)
         return None
     folder.mkdir(parents=True, exist_ok=True)
-    first_line, lines = read_shard(whole, part, numbered=form != "text")
+    first_line, lines = read_shard(full_input, part, numbered=form != "text")
     return target, first_line, lines
 
 
 def require_files(input_file: Path | None, output: Path | None) -> tuple[Path, Path]:
-    """The folder of the parts, and the input."""
+    """Return the folder of the shards and the input; raise if one is missing."""
     if input_file is None or output is None:
         raise UsageError("--shard needs --input FILE and --output DIR.")
     if output.exists() and not output.is_dir():
@@ -43,7 +43,7 @@ def require_files(input_file: Path | None, output: Path | None) -> tuple[Path, P
 def make_shards(
     input_file: Path | None, output: Path | None, cluster: str | None, shards: int | None, shard: str | None
 ) -> list[InputPart]:
-    """What the jobs of a cluster do, one each."""
+    """List the shards of a cluster's jobs, one per job."""
     from lamina.translation.shards import InputPart
 
     if cluster is None or shards is None or shard is not None:
@@ -62,17 +62,17 @@ def translate_on_cluster(
     at_once: int,
     form: str,
 ) -> None:
-    """This command once for every part, as jobs; parts that are there stay as they are."""
+    """Run this command as one job per shard; finished shards are skipped."""
     from lamina.base.cluster import Job, parse_options, run_jobs
 
     parts = make_shards(input_file, output, cluster, shards, shard)
     assert output is not None
     assert cluster is not None
-    own = without_options(sys.argv[1:], ("--cluster", "--shards", "--cluster-option", "--jobs"))
+    arguments = without_options(sys.argv[1:], ("--cluster", "--shards", "--cluster-option", "--jobs"))
     jobs = [
         Job(
             f"shard-{part.number}",
-            (sys.executable, "-m", "lamina", *own, "--shard", str(part), "--quiet"),
+            (sys.executable, "-m", "lamina", *arguments, "--shard", str(part), "--quiet"),
             output / f"{part.name(form)}.log",
             output / part.name(form),
         )
@@ -83,7 +83,7 @@ def translate_on_cluster(
 
 
 def without_options(words: list[str], names: tuple[str, ...]) -> list[str]:
-    """A command line without some options and their values."""
+    """Remove options and their values from a command line."""
     kept: list[str] = []
     skip = False
     for word in words:

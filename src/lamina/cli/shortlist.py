@@ -1,4 +1,4 @@
-"""`lamina shortlist`: a lexical table that makes decoding faster."""
+"""`lamina shortlist`: a lexical table for faster decoding."""
 
 from __future__ import annotations
 

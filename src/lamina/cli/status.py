@@ -1,4 +1,4 @@
-"""A spinner on the terminal while a command loads, until it writes something itself."""
+"""Spinner on a terminal while a command loads, until its first output."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-DELAY, TICK = 0.2, 0.25  # seconds before the first sign, and between two
-SIGNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+DELAY, TICK = 0.2, 0.25  # seconds before the first frame and between frames
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 @contextmanager
-def show_loading(words: str) -> Iterator[None]:
-    """Show a spinner on stderr if it is a terminal; any output to stdout or stderr ends it."""
+def show_loading(text: str) -> Iterator[None]:
+    """Show a spinner on stderr if it is a terminal, until something is written to stdout or stderr."""
     if not sys.stderr.isatty():
         yield
         return
-    spinner = Spinner(sys.stderr, words)
+    spinner = Spinner(sys.stderr, text)
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _Watched(sys.stdout, spinner), _Watched(sys.stderr, spinner)
     spinner.thread.start()
@@ -34,15 +34,15 @@ def show_loading(words: str) -> Iterator[None]:
 
 
 class Spinner:
-    """Draws a symbol and some text in place, in a separate thread."""
+    """Animates a line of text in a thread."""
 
-    def __init__(self, stream: TextIO, words: str) -> None:
-        self.stream, self.words = stream, words
+    def __init__(self, stream: TextIO, text: str) -> None:
+        self.stream, self.text = stream, text
         self.lock, self.ended, self.drawn = threading.Lock(), threading.Event(), False
         self.thread = threading.Thread(target=self._spin, daemon=True)
 
     def end(self) -> None:
-        """Remove it; does nothing the second time."""
+        """Remove the spinner; idempotent."""
         if self.ended.is_set():
             return
         self.ended.set()
@@ -58,15 +58,15 @@ class Spinner:
             with self.lock:
                 if self.ended.is_set():
                     return
-                sign = SIGNS[int((time.monotonic() - started) / TICK) % len(SIGNS)]
-                self.stream.write(f"\r{sign} {self.words}")
+                frame = FRAMES[int((time.monotonic() - started) / TICK) % len(FRAMES)]
+                self.stream.write(f"\r{frame} {self.text}")
                 self.stream.flush()
                 self.drawn = True
             self.ended.wait(TICK)
 
 
 class _Watched:
-    """A stream whose first output ends the spinner."""
+    """Wraps a stream; its first output ends the spinner."""
 
     def __init__(self, stream: Any, spinner: Spinner) -> None:
         self._stream, self._spinner = stream, spinner

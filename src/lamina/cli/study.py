@@ -1,4 +1,4 @@
-"""`lamina study`: recipes × seeds, trained, evaluated and compared."""
+"""`lamina study`: train, evaluate and compare recipes × seeds."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def systems(
 
 
 def describe_system(name: str, system: System) -> dict[str, Any]:
-    """A system as JSON; the order of keys is the order on screen."""
+    """Describe a system for JSON; keys are in display order."""
     decoder = {"attention": "self", "wiring": "residual", **system.decoder}
     return {
         "name": name,
@@ -65,7 +65,7 @@ def describe_system(name: str, system: System) -> dict[str, Any]:
 
 
 def describe_configuration(system: str, name: str, configuration: Configuration) -> dict[str, Any]:
-    """A configuration as JSON, with the parameters counted now and those that the paper states."""
+    """Describe a configuration for JSON, with counted and published parameters."""
     return {
         "name": name,
         "size": configuration.size,
@@ -78,24 +78,24 @@ def describe_configuration(system: str, name: str, configuration: Configuration)
 
 
 def describe_sizes(system: str) -> dict[str, int]:
-    """Parameters at every size, with one vocabulary so that they compare."""
+    """Parameters at each size, with the same vocabulary for comparison."""
     return {size: count(system, size, IWSLT_VOCABULARY, SIZES[size]["encoder"]["layers"]) for size in SIZES}
 
 
 def count(system: str, size: str, vocab_size: int, encoder_layers: int) -> int:
-    """Parameters of a system; this is where torch is imported."""
+    """Count a system's parameters; imports torch lazily."""
     from lamina.systems.build import count_parameters, resolve
 
     return count_parameters(resolve(system, size, vocab_size, {"encoder": {"layers": encoder_layers}}))
 
 
 def print_json(content: Any) -> None:
-    """Results go to stdout."""
+    """Print JSON to stdout."""
     print(json.dumps(content, indent=2, ensure_ascii=False))
 
 
 def print_systems() -> None:
-    """One row per system."""
+    """Print one row per system."""
     rows = [("system", "encoder", "bridge", "head", "decoder", "norm", "paper")]
     for name, system in SYSTEMS.items():
         choices = {"attention": "self", **system.decoder}
@@ -111,7 +111,7 @@ def print_systems() -> None:
 
 
 def print_content(content: dict[str, Any]) -> None:
-    """One line per fact; counts are readable."""
+    """Print one line per entry, with thousands separators."""
     rows: list[tuple[str, ...]] = []
     for key, value in content.items():
         if key == "configurations":

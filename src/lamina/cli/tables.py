@@ -1,4 +1,4 @@
-"""Plain tables on stdout."""
+"""Plain-text tables on stdout."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from lamina.figures.tables import text_table
 
 
 def print_columns(rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns as wide as their widest cell."""
+    """Print a table with aligned columns."""
     print(text_table(rows))

@@ -1,4 +1,4 @@
-"""Training progress on the terminal: log lines and a live bar, both on stderr."""
+"""Training log and progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lamina.training.reporters import NullReporter
 
 
 class TerminalReporter(NullReporter):
-    """Prints what the run logs, above a bar where there is a terminal; the bar ends with the context."""
+    """Prints log lines and, on a terminal, a progress bar below them."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`lamina train`: train a recipe; the same command again resumes."""
+"""`lamina train`: train a recipe; rerun the same command to resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lamina translate`: text in, text out, one output line per input line."""
+"""`lamina translate`: translate text line by line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Format = Literal["text", "jsonl", "tsv", "moses"]
 FormatIn = Literal["text", "html", "srt", "vtt"]
-NOT_SAMPLED = ("beam", "diverse_groups", "diversity")  # settings of beam search only
+NOT_SAMPLED = ("beam", "diverse_groups", "diversity")  # settings that apply to beam search only
 
 
 @with_search_options
@@ -207,7 +207,7 @@ def translate_document(
     input_file: Path | None,
     output: Path | None,
 ) -> None:
-    """One document, from its first byte to its last."""
+    """Translate a whole document."""
     from lamina.base.reading import open_bytes
     from lamina.translation.documents import read_document
 
@@ -234,23 +234,23 @@ def sampling_settings(
     search: dict[str, Any],
     prefix: Path | None,
 ) -> SamplingSettings | None:
-    """How to sample, if requested; options that would have no effect are refused."""
-    drawing: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    given = [name for name, value in drawing.items() if value is not None]
+    """Return the sampling settings, if requested; raise if an option would have no effect."""
+    options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    given = [name for name, value in options.items() if value is not None]
     if not sample:
         if given:
             raise UsageError(f"{flag(given[0])} requires --sample.")
         return None
-    idle = [name for name in NOT_SAMPLED if search[name] is not None]
-    if idle or prefix is not None:
-        raise UsageError(f"{flag(idle[0]) if idle else '--prefix'} applies only to beam search; omit --sample.")
+    unused = [name for name in NOT_SAMPLED if search[name] is not None]
+    if unused or prefix is not None:
+        raise UsageError(f"{flag(unused[0]) if unused else '--prefix'} applies only to beam search; omit --sample.")
     from lamina.search.sampling import SamplingSettings
 
-    return SamplingSettings(**{name: value for name, value in drawing.items() if value is not None})
+    return SamplingSettings(**{name: value for name, value in options.items() if value is not None})
 
 
 def record(lines: Iterable[str], seen: deque[str]) -> Iterator[str]:
-    """The lines; each is also appended to `seen`."""
+    """Yield lines and append each to `seen`."""
     for line in lines:
         seen.append(line)
         yield line
@@ -259,30 +259,30 @@ def record(lines: Iterable[str], seen: deque[str]) -> Iterator[str]:
 def render(
     form: Format, number: int, source: str, result: Translation, attention: bool, alignments: bool
 ) -> Iterator[str]:
-    """The output lines of one translation."""
-    each = result.nbest or [result]
+    """Render the output lines of one translation."""
+    nbest = result.nbest or [result]
     if form == "text":
         yield result.text
     elif form == "tsv":
-        yield from (f"{number}\t{one.score:.6f}\t{one.text}" for one in each)
+        yield from (f"{number}\t{one.score:.6f}\t{one.text}" for one in nbest)
     elif form == "moses":
-        yield from (f"{number - 1} ||| {one.text} ||| log_prob={one.log_prob:.6f} ||| {one.score:.6f}" for one in each)
+        yield from (f"{number - 1} ||| {one.text} ||| log_prob={one.log_prob:.6f} ||| {one.score:.6f}" for one in nbest)
     else:
         record: dict[str, Any] = {"line": number, "source": source, **fields(result)}
-        record["nbest"] = [fields(one) for one in each]
+        record["nbest"] = [fields(one) for one in nbest]
         if result.cut:
             record["cut"] = result.cut
         if result.attention is not None and attention:
             record["attention"] = [[round(weight, 4) for weight in row] for row in result.attention.tolist()]
         if result.attention is not None and alignments:
             record["alignments"] = [
-                f"{place}-{row}" for row, place in enumerate(result.attention.argmax(dim=1).tolist())
+                f"{column}-{row}" for row, column in enumerate(result.attention.argmax(dim=1).tolist())
             ]
         yield json.dumps(record, ensure_ascii=False)
 
 
 def fields(result: Translation) -> dict[str, Any]:
-    """What jsonl says of a translation."""
+    """Fields of a translation in jsonl."""
     return {
         "text": result.text,
         "score": round(result.score, 6),

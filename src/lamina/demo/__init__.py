@@ -1,1 +1,1 @@
-"""`lamina demo`: a grammar that writes parallel text, two trainings, and a report."""
+"""`lamina demo`: a grammar that generates parallel text, two training runs and a report."""

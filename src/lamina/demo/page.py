@@ -1,4 +1,4 @@
-"""The demo's report: scores with significance, examples side by side, curves, gradient norms."""
+"""Report of the demo: scores with significance, examples side by side, curves, gradient norms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lamina.analysis.sections import Outputs, curve_section, example_section, sc
 from lamina.scoring.compare import Row
 from lamina.store.metrics import Records
 
-SHOWN = 8
+EXAMPLES = 8
 
 
 def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Records]) -> str:
-    """The whole page."""
+    """Render the report."""
     runs = [each.run for each in records.values()]
     bleu = [row for row in rows if row.metric == "bleu"]
     return page(
@@ -32,7 +32,7 @@ def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Recor
                 "training, where the lead of fused models is largest: with more --steps the difference shrinks."
             ),
             score_section(rows),
-            example_section(outputs, SHOWN),
+            example_section(outputs, EXAMPLES),
             curve_section(records),
             attention(runs[-1], outputs).as_section(),
             analyze_gradients(runs).as_section(),
@@ -42,7 +42,7 @@ def demo_page(outputs: Outputs, rows: Sequence[Row], records: Mapping[str, Recor
 
 
 def attention(run: Path, outputs: Outputs) -> Finding:
-    """The top layer's map of one sentence and, of a fused model, the surface reader's."""
+    """Attention maps of one sentence: the top layer's and, if there is one, the surface reader's."""
     found = analyze_attention(run, outputs.sources[outputs.examples(1)[0]])
     top, *others = found.pictures
     surface = [picture for picture in others if picture.name == "surface"]
@@ -50,7 +50,7 @@ def attention(run: Path, outputs: Outputs) -> Finding:
 
 
 def next_commands(out: Path) -> str:
-    """With the demo's own paths."""
+    """Suggested commands with the demo's paths."""
     plain, fused, test = out / "runs" / "plain", out / "runs" / "fused", out / "text" / "test"
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""The steps of `lamina demo`: prepare, train two systems, translate, score, report."""
+"""The demo's pipeline on the built-in corpus: prepare, train two systems, translate, score, report."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from lamina.store.metrics import read_records
 from lamina.study.launch import Show, Training, train_all
 from lamina.version import __version__
 
-SYSTEMS = {"plain": "demo-transformer", "fused": "demo-msc-surface"}  # a run's name and its recipe's
-MARK = "demo.txt"  # the folder is the demo's own
-VOCABULARY = 4000  # a ceiling; the words of the grammar need fewer
+SYSTEMS = {"plain": "demo-transformer", "fused": "demo-msc-surface"}  # run name to recipe name
+MARK = "demo.txt"  # marks a folder created by the demo
+VOCABULARY = 4000  # upper limit; the grammar needs fewer
 
 
 @dataclass(frozen=True)
 class DemoSize:
-    """How much of everything."""
+    """Sizes of the corpus and number of training steps."""
 
     train: int = 50_000
     valid: int = 500
@@ -37,21 +37,21 @@ class DemoSize:
 
 
 def prepare_corpus(out: Path, size: DemoSize, progress: Progress = no_progress) -> None:
-    """Text and data folders; what is there already stays."""
+    """Write the text and prepare the data, unless already done."""
     claim_folder(out)
     text = out / "text"
     done = text / "written.txt"
-    wanted = f"{size.train} {size.valid} {size.test}"
-    if not done.is_file() or done.read_text() != wanted:
+    sizes = f"{size.train} {size.valid} {size.test}"
+    if not done.is_file() or done.read_text() != sizes:
         write_demo(text, size.train, size.valid, size.test)
-        write_file(done, wanted)
+        write_file(done, sizes)
     splits = [TwoFiles(text / f"{split}.en", text / f"{split}.de") for split in ("train", "valid", "test")]
     plan = Plan(train=splits[0], valid=splits[1], test=splits[2], vocab_size=VOCABULARY)
     prepare(plan, out / "data", os.cpu_count() or 1, progress)
 
 
 def claim_folder(out: Path) -> None:
-    """Mark a new or empty folder as the demo's; one with other files in it is refused."""
+    """Mark a new or empty folder as the demo's; raise if it contains other files."""
     out.mkdir(parents=True, exist_ok=True)
     if not (out / MARK).exists():
         if any(out.iterdir()):
@@ -60,7 +60,7 @@ def claim_folder(out: Path) -> None:
 
 
 def train_side_by_side(out: Path, size: DemoSize, show: Show) -> None:
-    """Both systems in parallel, a process with half of the cores for each; both resume."""
+    """Train both systems in parallel, each with half of the cores; both resume if interrupted."""
     threads = max(1, (os.cpu_count() or 1) // len(SYSTEMS))
     overrides = (f"train.warmup={max(1, size.steps // 6)}", f"train.gradients_every={max(1, size.steps // 30)}")
     trainings = [

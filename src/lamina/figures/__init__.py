@@ -1,1 +1,1 @@
-"""Figures as SVG: lines, bars and coloured maps in one style."""
+"""Figures in SVG: line charts, bar charts and heat maps."""

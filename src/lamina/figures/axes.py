@@ -1,4 +1,4 @@
-"""An axis of a chart: positions of values, and tick labels."""
+"""Axes of charts: value positions and tick labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Axis:
-    """A label with its unit, the ends, and whether each step multiplies."""
+    """An axis with its label, range and scale (linear or logarithmic)."""
 
     label: str
     low: float
@@ -19,15 +19,15 @@ class Axis:
 
     @classmethod
     def at(cls, label: str, values: Iterable[float]) -> Axis:
-        """With a tick at each of a few values."""
+        """Make an axis with a tick at each value."""
         marks = tuple(sorted(set(values)))
         return replace(cls.over(label, marks), marks=marks)
 
     @classmethod
     def over(cls, label: str, values: Iterable[float], *, log: bool = False, zero: bool = False) -> Axis:
-        """Wide enough for these values; with `zero`, 0 is on it."""
-        there = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
-        low, high = (min(there), max(there)) if there else (1.0, 10.0)
+        """Make an axis that covers the values and, with `zero`, 0."""
+        drawable = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
+        low, high = (min(drawable), max(drawable)) if drawable else (1.0, 10.0)
         if zero:
             low, high = min(low, 0.0), max(high, 0.0)
         if low == high:
@@ -35,13 +35,13 @@ class Axis:
         return cls(label, low, high, log)
 
     def share(self, value: float) -> float:
-        """A value's position along the axis, 0 to 1."""
+        """Relative position of a value on the axis, 0 to 1."""
         if self.log:
             return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """The marks, or round values between the ends."""
+        """Tick values: `marks`, or round values within the range."""
         if self.marks:
             return list(self.marks)
         if self.log and self.high / self.low >= 4:
@@ -58,7 +58,7 @@ class Axis:
 
 
 def tick_text(value: float) -> str:
-    """Short, with thousands marked."""
+    """Format a tick label compactly, with thousands separators."""
     if value == 0:
         return "0"
     if abs(value) < 1e-3 or abs(value) >= 1e6:

@@ -1,4 +1,4 @@
-"""Lines and bars as SVG text."""
+"""Line charts and bar charts as SVG text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Bars:
-    """A named value for each group, each with its confidence interval where that is known."""
+    """A named series with a value per group and, optionally, confidence intervals."""
 
     name: str
     values: Sequence[float]
@@ -51,32 +51,32 @@ class _Frame:
 
 
 def line_chart(series: Sequence[Series], x: Axis, y: Axis, order: str = "", title: str = "") -> str:
-    """Lines over two axes. More than there are colours are dashed, or, if they follow in an `order`, along a ramp."""
-    many = bool(order) and len(series) > len(SERIES)
-    names, top = legend([] if many else [each.name for each in series], LEFT, WIDTH - LEFT - RIGHT)
-    frame = _Frame(top, RIGHT + 84 if many else RIGHT)
+    """Draw lines. If there are more than colours, the rest is dashed or, given an `order`, all use a colour ramp."""
+    use_ramp = bool(order) and len(series) > len(SERIES)
+    names, top = legend([] if use_ramp else [each.name for each in series], LEFT, WIDTH - LEFT - RIGHT)
+    frame = _Frame(top, RIGHT + 84 if use_ramp else RIGHT)
     parts = [*names, *_horizontal(frame, x), *_vertical(frame, y)]
     for index, each in enumerate(series):
-        seen = [(a, b) for a, b in each.points if math.isfinite(b) and (b > 0 or not y.log)]
-        places = [(frame.x(x.share(a)), frame.y(y.share(b))) for a, b in seen]
-        colour = ordered_colour(index, len(series)) if many else series_colour(index)
-        kind = "" if many else f'class="line{index % len(SERIES)}" '
-        dashes = "" if many or index < len(SERIES) else ' stroke-dasharray="6 4"'
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+        drawable = [(a, b) for a, b in each.points if math.isfinite(b) and (b > 0 or not y.log)]
+        points = [(frame.x(x.share(a)), frame.y(y.share(b))) for a, b in drawable]
+        colour = ordered_colour(index, len(series)) if use_ramp else series_colour(index)
+        kind = "" if use_ramp else f'class="line{index % len(SERIES)}" '
+        dashes = "" if use_ramp or index < len(SERIES) else ' stroke-dasharray="6 4"'
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         parts.append(
-            f'<polyline {kind}fill="none" stroke="{colour}" stroke-width="{1.4 if many else 2}"{dashes} '
+            f'<polyline {kind}fill="none" stroke="{colour}" stroke-width="{1.4 if use_ramp else 2}"{dashes} '
             f'stroke-linejoin="round" points="{path}"><title>{escape(each.name)}</title></polyline>'
         )
-        if len(places) <= 12:
-            dot = f'class="area{index % len(SERIES)}" ' if not many else ""
-            parts.extend(f'<circle {dot}cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in places)
-    if many:
+        if len(points) <= 12:
+            dot = f'class="area{index % len(SERIES)}" ' if not use_ramp else ""
+            parts.extend(f'<circle {dot}cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in points)
+    if use_ramp:
         parts.extend(colour_bar(Axis(order, 1, len(series)), ORDERED, HEIGHT - BOTTOM - 10, WIDTH))
     return picture(parts, HEIGHT, title=title)
 
 
 def bar_chart(groups: Sequence[str], series: Sequence[Bars], y: Axis, label: str = "", title: str = "") -> str:
-    """For each group a bar of every series, side by side, with its value where there is room."""
+    """Draw grouped bars, with their values if there is room."""
     names, top = legend([each.name for each in series] if len(series) > 1 else [], LEFT, WIDTH - LEFT - RIGHT)
     ends = [end for each in series for interval in each.intervals for end in interval]
     y = replace(y, low=min(y.low, *ends, 0.0), high=max(y.high, *ends, 0.0))
@@ -85,33 +85,35 @@ def bar_chart(groups: Sequence[str], series: Sequence[Bars], y: Axis, label: str
     frame = _Frame(top + 14, RIGHT)
     parts = [*names, *_vertical(frame, y), text(LEFT + frame.width / 2, HEIGHT - 8, label)]
     slot = frame.width / max(1, len(groups))
-    thick = 0.8 * slot / max(1, len(series))
-    every = math.ceil((max(map(len, groups), default=0) * LETTER + 4) / slot)  # bars per label
-    for place, group in enumerate(groups):
-        middle = LEFT + (place + 0.5) * slot
-        if place % every == 0:
+    bar_width = 0.8 * slot / max(1, len(series))
+    label_every = math.ceil((max(map(len, groups), default=0) * LETTER + 4) / slot)  # groups per label
+    for position, group in enumerate(groups):
+        middle = LEFT + (position + 0.5) * slot
+        if position % label_every == 0:
             parts.append(text(middle, HEIGHT - BOTTOM + 20, group))
         for index, each in enumerate(series):
-            parts += _bar(frame, y, each, place, group, index, middle + (index - len(series) / 2) * thick, thick)
+            parts += _bar(
+                frame, y, each, position, group, index, middle + (index - len(series) / 2) * bar_width, bar_width
+            )
     return picture(parts, HEIGHT, title=title)
 
 
 def _bar(
-    frame: _Frame, y: Axis, bars: Bars, place: int, group: str, index: int, left: float, thick: float
+    frame: _Frame, y: Axis, bars: Bars, position: int, group: str, index: int, left: float, bar_width: float
 ) -> list[str]:
-    """One bar, its interval and its number."""
-    value, gap, centre = bars.values[place], min(1.0, 0.1 * thick), left + thick / 2
+    """Draw one bar with its interval and value."""
+    value, gap, centre = bars.values[position], min(1.0, 0.1 * bar_width), left + bar_width / 2
     zero, end = (frame.y(y.share(min(max(each, y.low), y.high))) for each in (0.0, value))
     hint = f"{bars.name}, {group}: {value:.4g}"
     low = high = end
     parts = []
     if bars.intervals:
-        low, high = (frame.y(y.share(each)) for each in bars.intervals[place])
-        hint += f" (95% interval {bars.intervals[place][0]:.4g} to {bars.intervals[place][1]:.4g})"
+        low, high = (frame.y(y.share(each)) for each in bars.intervals[position])
+        hint += f" (95% interval {bars.intervals[position][0]:.4g} to {bars.intervals[position][1]:.4g})"
         parts = [line(centre, low, centre, high, "interval")]
         parts += [line(centre - 4, at, centre + 4, at, "interval") for at in (low, high)]
-    parts.insert(0, rectangle(left + gap, min(end, zero), thick - 2 * gap, abs(zero - end), index, hint))
-    if thick >= 4.5 * LETTER:
+    parts.insert(0, rectangle(left + gap, min(end, zero), bar_width - 2 * gap, abs(zero - end), index, hint))
+    if bar_width >= 4.5 * LETTER:
         parts.append(text(centre, high - 5 if value >= 0 else max(low, end) + 16, f"{value:.3g}"))
     return parts
 

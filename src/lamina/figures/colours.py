@@ -1,28 +1,28 @@
-"""Colours of every figure: distinguishable with any kind of colour vision, on white and on black."""
+"""Colour-blind-safe colours for figures on light and dark backgrounds."""
 
 from __future__ import annotations
 
-# After Okabe and Ito (2008), made darker for white paper and lighter for dark pages: at least 3:1 against either.
+# After Okabe and Ito (2008), darkened for light pages and lightened for dark ones: contrast at least 3:1.
 SERIES = ("#0072b2", "#d55e00", "#00835f", "#b8558c", "#9a6b00", "#5f6670")
 SERIES_ON_DARK = ("#56b4e9", "#ff8c42", "#2ec4a0", "#e39ac7", "#f0b429", "#b8c0cc")
 INK, INK_ON_DARK = "#333", "#ddd"
-ORDERED = ("#2b78d0", "#7467cc", "#ad58a5", "#d05a74", "#cc6430", "#a87b12")  # at least 3:1 against both
+ORDERED = ("#2b78d0", "#7467cc", "#ad58a5", "#d05a74", "#cc6430", "#a87b12")  # at least 3:1 on light and dark
 RISING = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")  # viridis
 AROUND_ZERO = ("#0072b2", "#f7f7f7", "#d55e00")
 
 
 def series_colour(index: int) -> str:
-    """Of one among a few; after the last colour comes the first again."""
+    """Colour of a series; colours repeat cyclically."""
     return SERIES[index % len(SERIES)]
 
 
 def ordered_colour(index: int, count: int) -> str:
-    """Of one among many that follow each other."""
+    """Colour of one of many ordered series."""
     return ramp(ORDERED, index / (count - 1))
 
 
 def style_sheet(dark: bool, scope: str = "") -> str:
-    """CSS rules for figures on light or dark pages; `scope` is a selector that they are below of."""
+    """CSS rules for figures on light or dark pages, optionally nested below the selector `scope`."""
     series = SERIES_ON_DARK if dark else SERIES
     ink = INK_ON_DARK if dark else INK
     rules = [f"{scope}svg.lamina{{fill:{ink}}}{scope}svg.lamina .interval{{stroke:{ink}}}"]
@@ -34,15 +34,15 @@ def style_sheet(dark: bool, scope: str = "") -> str:
 
 
 def ramp(anchors: tuple[str, ...], share: float) -> str:
-    """A colour between anchors, 0 the first and 1 the last."""
-    place = min(max(share, 0.0), 1.0) * (len(anchors) - 1)
-    left = min(int(place), len(anchors) - 2)
+    """Interpolate between anchor colours, from 0 to 1."""
+    position = min(max(share, 0.0), 1.0) * (len(anchors) - 1)
+    left = min(int(position), len(anchors) - 2)
     pairs = zip(_parts(anchors[left]), _parts(anchors[left + 1]), strict=True)
-    return "#" + "".join(f"{round(a + (b - a) * (place - left)):02x}" for a, b in pairs)
+    return "#" + "".join(f"{round(a + (b - a) * (position - left)):02x}" for a, b in pairs)
 
 
 def is_dark(colour: str) -> bool:
-    """Whether white is easier to read on it than black."""
+    """Whether white text is more legible on this colour than black."""
     red, green, blue = _parts(colour)
     return 0.299 * red + 0.587 * green + 0.114 * blue < 140
 

@@ -1,4 +1,4 @@
-"""A figure that shows itself in a notebook and can be saved."""
+"""A figure for notebooks and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The few SVG elements that pictures are made of."""
+"""SVG elements."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal
 from lamina.figures.axes import Axis, tick_text
 from lamina.figures.colours import SERIES, ramp, series_colour, style_sheet
 
-WIDTH = 480  # of a chart; a map may be wider
+WIDTH = 480  # of a chart; heat maps may be wider
 FONT = 15
-SMALLEST = 11  # on the screen: a figure is not scaled down further than that, but scrolled
-LETTER = 8.0  # the width of one, about
+SMALLEST = 11  # font size on screen: narrower figures scroll instead of scaling down further
+LETTER = 8.0  # approximate character width
 STYLE = (
     f"svg.lamina{{font:{FONT}px system-ui,sans-serif;max-width:100%;height:auto}}"
     "svg.lamina .title{font-weight:600}svg.lamina .grid{stroke:#8884}svg.lamina .axis{stroke:#888}"
@@ -23,7 +23,7 @@ STYLE = (
 
 
 def picture(parts: list[str], height: float, width: float = WIDTH, title: str = "") -> str:
-    """A complete SVG, for a file or a page, with its title above."""
+    """Assemble a complete SVG with the title on top."""
     lines = wrap(title, int((width - 8) / LETTER))
     room = 20 * len(lines) + 6 if lines else 0
     heading = [
@@ -47,14 +47,14 @@ def text(
     turn: int = 0,
     ink: str | None = None,
 ) -> str:
-    """Text at a position, rotated by `turn` degrees."""
+    """Draw text, rotated by `turn` degrees."""
     turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
     fill = f' fill="{ink}"' if ink else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{fill}{turned}>{escape(words)}</text>'
 
 
 def rectangle(x: float, y: float, width: float, height: float, colour: str | int, hint: str) -> str:
-    """A filled one that says what it is when pointed at; a number is the colour of that series."""
+    """Draw a filled rectangle with a tooltip; an integer colour is the index of a series."""
     fill = f'fill="{colour}"'
     if isinstance(colour, int):
         fill = f'class="area{colour % len(SERIES)}" fill="{series_colour(colour)}"'
@@ -63,19 +63,19 @@ def rectangle(x: float, y: float, width: float, height: float, colour: str | int
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: Literal["grid", "axis", "interval"]) -> str:
-    """A thin straight one."""
+    """Draw a thin line."""
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
 def legend(names: list[str], left: float, width: float) -> tuple[list[str], float]:
-    """The names of a few series with their colours, and how much room above the picture they take."""
+    """Draw a legend above the chart; also return its height."""
     parts: list[str] = []
     x, y = left, 16.0
     for index, name in enumerate(names):
         needed = 24 + LETTER * len(name) + 12
         if x > left and x + needed > left + width:
             x, y = left, y + 20
-        pieces = [(0, 14)] if index < len(SERIES) else [(0, 6), (8, 6)]  # dashed as its line is
+        pieces = [(0, 14)] if index < len(SERIES) else [(0, 6), (8, 6)]  # dashed like the line
         parts.extend(rectangle(x + start, y - 10, wide, 10, index, name) for start, wide in pieces)
         parts.append(text(x + 20, y, name, "start"))
         x += needed
@@ -83,7 +83,7 @@ def legend(names: list[str], left: float, width: float) -> tuple[list[str], floa
 
 
 def colour_bar(scale: Axis, anchors: tuple[str, ...], height: float, right: float) -> list[str]:
-    """What the colours of a map mean, at its right, with both ends labelled."""
+    """Draw the colour scale at the right edge, with labelled ends."""
     left, steps = right - 82.0, 40
     tall = height / steps
     colours = [ramp(anchors, 1 - n / (steps - 1)) for n in range(steps)]

@@ -1,4 +1,4 @@
-"""Tables as text and as HTML, for terminals and notebooks."""
+"""Text tables for terminals and HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ Cells = Sequence[Sequence[str]]
 
 
 def text_table(rows: Cells) -> str:
-    """Columns as wide as their widest cell."""
+    """Align columns with spaces."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def html_table(head: Sequence[str], rows: Cells) -> str:
-    """A table for a notebook, which styles it."""
+    """Render a table for a notebook, which styles it."""
     heads = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{_html_rows(rows)}</tbody></table>"
 
 
 def html_facts(title: str, facts: Cells) -> str:
-    """Names and values below a title."""
+    """Render names and values under a title."""
     return f"<table><caption><b>{escape(title)}</b></caption><tbody>{_html_rows(facts)}</tbody></table>"
 
 

@@ -1,4 +1,4 @@
-"""Export to Argos Translate, the engine of LibreTranslate: one file with a CTranslate2 model and its subwords."""
+"""Export to Argos Translate, the engine of LibreTranslate: an archive with a CTranslate2 model and its subwords."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
 
 SUFFIX = ".argosmodel"
-PIECES = "subwords.model"  # the file of a SentencePiece model that both languages share
+PIECES = "subwords.model"  # SentencePiece model shared by both languages
 NAMES = {
     "ar": "Arabic",
     "bg": "Bulgarian",
@@ -64,7 +64,7 @@ NAMES = {
 
 
 def export_argos(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = False) -> None:
-    """Write an `.argosmodel`, which `argospm install` and LibreTranslate read."""
+    """Write an `.argosmodel` for `argospm install` and LibreTranslate."""
     if out.suffix != SUFFIX:
         raise UsageError(f"--out must be a file that ends in {SUFFIX}, but is {out} instead.")
     refuse("Argos Translate", find_misfits(model.config))
@@ -100,7 +100,7 @@ def export_argos(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = Fal
 
 
 def describe_package(source: str, target: str) -> dict[str, object]:
-    """The content of `metadata.json`."""
+    """Content of `metadata.json`."""
     return {
         "package_version": "1.0",
         "argos_version": "1.9.0",

@@ -1,6 +1,6 @@
 """Export to CTranslate2 (https://opennmt.net/CTranslate2), a C++ engine for plain Transformers.
 
-Models with parts that it does not support are refused: they would load, but translate differently.
+Models with unsupported parts are rejected: they would load, but translate differently.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import BOS, EOS, SPECIALS, UNK
 from lamina.version import __version__
 
-POSITIONS = 2048  # CTranslate2's table does not grow; by default it reads 1,024 tokens and writes 256
+POSITIONS = 2048  # CTranslate2's table is fixed; by default it truncates inputs to 1,024 tokens and outputs to 256
 
-SUPPORTED = {  # the only choice per socket
+SUPPORTED = {  # supported type per socket
     "encoder": "stack",
     "bridge": "top",
     "decoder attention": "self",
@@ -40,13 +40,13 @@ SUPPORTED = {  # the only choice per socket
 
 
 def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = False) -> None:
-    """Write a folder for `ctranslate2.Translator`, with the text pipeline's files and a card beside the weights."""
+    """Write a folder for `ctranslate2.Translator`, with the text pipeline's files and a model card."""
     refuse("CTranslate2", find_misfits(model.config))
     check_vocabularies(model.config, text)
     require_absent(out)
     spec = describe_model(model, text)
     spec.validate()
-    spec.optimize(quantization="int8" if int8 else None)  # writes a shared matrix once
+    spec.optimize(quantization="int8" if int8 else None)  # stores tied weights once
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(out) as partial:
@@ -58,7 +58,7 @@ def export_ctranslate2(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool
 
 
 def find_misfits(config: ModelConfig) -> Iterator[str]:
-    """Every choice that CTranslate2 does not support, with the one it does."""
+    """Yield each unsupported choice, with the supported one."""
     chosen = {
         "encoder": config.encoder.type,
         "bridge": config.bridge.type,
@@ -72,13 +72,13 @@ def find_misfits(config: ModelConfig) -> Iterator[str]:
 
 
 def refuse(engine: str, misfits: Iterable[str]) -> None:
-    """Raise an error that names everything an engine does not support, if there is anything."""
+    """Raise if the engine does not support something, naming all of it."""
     if found := " or ".join(misfits):
         raise UsageError(f"{engine} does not support {found}. ONNX does: `lamina export --to onnx`.")
 
 
 def check_vocabularies(config: ModelConfig, text: TextPipeline) -> None:
-    """Every row of an embedding needs its symbol."""
+    """Raise unless vocabularies and embeddings have the same size."""
     for side, symbols, rows in (
         ("source", len(text.source.vocabulary), config.source_vocab),
         ("target", len(text.target.vocabulary), config.target_vocab),
@@ -88,7 +88,7 @@ def check_vocabularies(config: ModelConfig, text: TextPipeline) -> None:
 
 
 def describe_model(model: Seq2Seq, text: TextPipeline) -> Any:
-    """The model as a CTranslate2 specification."""
+    """Build the CTranslate2 specification of a model."""
     try:
         from ctranslate2.specs import TransformerSpec  # type: ignore[import-untyped]
         from ctranslate2.specs.common_spec import Activation  # type: ignore[import-untyped]
@@ -109,7 +109,7 @@ def describe_model(model: Seq2Seq, text: TextPipeline) -> Any:
 
 
 def fill_encoder(spec: Any, model: Seq2Seq) -> None:
-    """Embedding, positions, layers and the final norm."""
+    """Fill in embedding, positions, layers and the final norm."""
     assert isinstance(model.encoder, StackEncoder)
     spec.embeddings[0].weight = array(model.source_embedding.tokens.weight)
     fill_input(spec, model.config)
@@ -122,7 +122,7 @@ def fill_encoder(spec: Any, model: Seq2Seq) -> None:
 
 
 def fill_decoder(spec: Any, model: Seq2Seq) -> None:
-    """Embedding, positions, layers, the final norm and the softmax matrix."""
+    """Fill in embedding, positions, layers, the final norm and the output projection."""
     spec.embeddings.weight = array(model.target_embedding.tokens.weight)
     fill_input(spec, model.config)
     for layer_spec, layer in zip(spec.layer, model.decoder.layers, strict=True):
@@ -135,7 +135,7 @@ def fill_decoder(spec: Any, model: Seq2Seq) -> None:
 
 
 def fill_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
-    """Self-attention, cross-attention to the one memory, feed-forward."""
+    """Fill in self-attention, cross-attention and feed-forward."""
     assert isinstance(layer.target_attention, SelfAttention)
     fill_self_attention(spec.self_attention, layer.target_attention.attention, layer.target_residual)
     fill_cross_attention(spec.attention, layer.cross_attention, layer.cross_residual)
@@ -143,7 +143,7 @@ def fill_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
 
 
 def fill_input(spec: Any, config: ModelConfig) -> None:
-    """√d on the embeddings, and our own positions: CTranslate2's count from 1."""
+    """Scale embeddings by √d and use Lamina's positions: CTranslate2's start from 1."""
     first = config.first_position
     spec.scale_embeddings = True
     spec.position_encodings.encodings = array(
@@ -152,7 +152,7 @@ def fill_input(spec: Any, config: ModelConfig) -> None:
 
 
 def fill_self_attention(spec: Any, attention: Attention, residual: Residual) -> None:
-    """Queries, keys and values are packed as ours are."""
+    """Fill in packed queries, keys and values, as in Lamina."""
     packed, out = spec.linear
     fill_linear(packed, attention.qkv.weight, attention.qkv.bias)
     fill_linear(out, attention.out.weight, attention.out.bias)
@@ -160,7 +160,7 @@ def fill_self_attention(spec: Any, attention: Attention, residual: Residual) -> 
 
 
 def fill_cross_attention(spec: Any, attention: CrossAttention, residual: Residual) -> None:
-    """Queries separate, keys and values packed."""
+    """Fill in separate queries, packed keys and values."""
     (stream,) = attention.streams
     query, packed, out = spec.linear
     d_model = stream.out.in_features
@@ -171,30 +171,30 @@ def fill_cross_attention(spec: Any, attention: CrossAttention, residual: Residua
 
 
 def fill_feed_forward(spec: Any, feed_forward: FeedForward, residual: Residual) -> None:
-    """Both projections and the norm; the activation is part of the specification."""
+    """Fill in both projections and the norm; the activation is set in the specification."""
     fill_linear(spec.linear_0, feed_forward.up_proj.weight, feed_forward.up_proj.bias)
     fill_linear(spec.linear_1, feed_forward.down_proj.weight, feed_forward.down_proj.bias)
     fill_norm(spec.layer_norm, residual.norm)
 
 
 def fill_linear(spec: Any, weight: Tensor, bias: Tensor) -> None:
-    """Weights are (out, in) in both."""
+    """Fill in a linear layer; both toolkits store weights as (out, in)."""
     spec.weight, spec.bias = array(weight), array(bias)
 
 
 def fill_norm(spec: Any, norm: nn.Module) -> None:
-    """A layer norm with its scale and shift."""
+    """Fill in a layer norm's scale and shift."""
     assert isinstance(norm, nn.LayerNorm)
     spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
 
 
 def array(weight: Tensor) -> Any:
-    """32-bit numbers; CTranslate2 quantises when it loads them."""
+    """Convert to an fp32 array; CTranslate2 quantises on loading."""
     return weight.detach().float().contiguous().cpu().numpy()
 
 
 def export_card(config: ModelConfig, name: str) -> str:
-    """How to use the folder."""
+    """Model card with usage instructions."""
     return f"""\
 # CTranslate2 model
 

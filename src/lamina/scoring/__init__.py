@@ -1,1 +1,1 @@
-"""Metrics and significance tests."""
+"""Evaluation metrics and significance tests."""

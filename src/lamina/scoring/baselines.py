@@ -1,4 +1,4 @@
-"""Trivial systems that a trained one must beat."""
+"""Trivial baselines that a trained model must beat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lamina.text.sentences import LINE_BREAK, split_sentences
 
 
 def run_baseline(name: str, sources: Sequence[str]) -> list[str]:
-    """What `copy` or `lead-K` writes: the source itself, or its first K sentences."""
+    """Output of `copy`, the source itself, or of `lead-K`, its first K sentences."""
     if name == "copy":
         return [" ".join(source.replace(LINE_BREAK, " ").split()) for source in sources]
     lead = re.fullmatch(r"lead-([1-9]\d*)", name)

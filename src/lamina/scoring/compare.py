@@ -1,4 +1,4 @@
-"""Several outputs side by side: scores, confidence intervals, differences to the first and their p-values."""
+"""Compare outputs: scores, confidence intervals, differences from the first and their p-values."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def compare_outputs(
 def compare_statistics(
     names: Sequence[str], statistics: Sequence[Array], metric: Metric, test: Test, samples: int | None, seed: int
 ) -> list[Row]:
-    """The rows of one metric."""
+    """Make the rows of one metric."""
     rows: list[Row] = []
     kind = metric.signature, metric.higher_is_better
     baseline_NK = statistics[0]

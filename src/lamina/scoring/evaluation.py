@@ -1,4 +1,4 @@
-"""Translate a test set with runs or trivial systems, and score the output."""
+"""Translation and scoring of a test set with runs and baselines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def open_test_set(
     m2: bool = False,
     tokenize: str | None = None,
 ) -> tuple[list[str], Gold]:
-    """What to translate, and what to measure it against; `references` are further reference files."""
+    """Open a test set as sources and gold; `references` are additional reference files."""
     more = [Path(each) for each in references]
     if m2 and is_path(test):
         test = (test, test)
@@ -75,7 +75,7 @@ def open_test_set(
 
 @dataclass(frozen=True)
 class Loading:
-    """How to open a run."""
+    """Options for loading a run."""
 
     checkpoint: str | int = "best"
     device: str = "auto"
@@ -84,7 +84,7 @@ class Loading:
     shortlist: StrPath | None = None
 
     def open(self, run: StrPath | Translator) -> Translator:
-        """A run's translator; one that is open already stays as it is."""
+        """Load a run's translator; a `Translator` is returned unchanged."""
         if isinstance(run, Translator):
             return run
         return load(
@@ -100,7 +100,7 @@ class Loading:
 def translate_all(
     translator: Translator, name: str, lines: Sequence[str], settings: SearchSettings, progress: Progress
 ) -> list[str]:
-    """The translations of a test set."""
+    """Translate a test set."""
     results: list[str] = []
     progress(f"translating with {name}", 0, len(lines))
     for result in translator.stream(lines, settings):
@@ -117,7 +117,7 @@ def run_on_test(
     search: dict[str, Any],
     progress: Progress,
 ) -> tuple[list[str], Gold]:
-    """What a run writes, and the gold in its target language."""
+    """Translate a test set with a run; also return the gold with the run's target language."""
     translator = loading.open(run)
     settings = translator.settings.with_options(**search)
     lines = translate_all(translator, name_of(run), sources, settings, progress)
@@ -125,7 +125,7 @@ def run_on_test(
 
 
 def name_runs(runs: Sequence[StrPath | Translator]) -> list[str]:
-    """Different names for different systems: paths, or numbers for translators."""
+    """Give each system a distinct name: its path, or a number for a `Translator`."""
     return [
         f"{name_of(run)} {number}" if isinstance(run, Translator) else name_of(run)
         for number, run in enumerate(runs, start=1)
@@ -133,11 +133,11 @@ def name_runs(runs: Sequence[StrPath | Translator]) -> list[str]:
 
 
 def name_of(run: StrPath | Translator) -> str:
-    """For tables and messages."""
+    """Name of a system in tables and messages."""
     return "model" if isinstance(run, Translator) else str(Path(run))
 
 
 def score_output(lines: list[str], names: Sequence[str], gold: Gold) -> Scores:
-    """The scores of one output with their intervals."""
+    """Score one output, with confidence intervals."""
     metrics = build_metrics(names, gold)
     return Scores([replace(score(each, lines), interval=score_interval(each, lines)) for each in metrics], lines)

@@ -1,4 +1,4 @@
-"""Outputs, references and source from parallel files."""
+"""Read outputs, references and sources from parallel files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_texts(
     m2: bool = False,
     tokenize: str | None = None,
 ) -> tuple[list[list[str]], Gold]:
-    """The lines of each output, and what they are measured against; files of unequal length are an error."""
+    """Read outputs and their gold; files of unequal length are an error."""
     if m2:
         require_one_file(references)
     first = references[0]
@@ -50,7 +50,7 @@ def read_texts(
 
 
 def language_of(path: Path) -> str | None:
-    """The language that a file's suffix names, before any compression's."""
+    """Language code in a file's suffix, ignoring compression suffixes."""
     suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")]
     return suffixes[-1].lstrip(".") if suffixes else None
 
@@ -63,9 +63,9 @@ def read_test_set(
     m2: bool = False,
     tokenize: str | None = None,
 ) -> tuple[list[str], Gold]:
-    """What to translate, and what to measure it against: `more` are further references.
+    """Read sources and gold; `more` are additional references.
 
-    For m2 the target is an .m2 file; the source may be the same file, whose S lines it then is.
+    For m2 the target is an .m2 file; if the source is the same file, its S lines are the sources.
     """
     names = [str(path) for path in (test[1], *more)]
     if not m2:

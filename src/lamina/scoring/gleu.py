@@ -1,15 +1,15 @@
-"""GLEU for grammatical error correction (Napoles et al. 2015, in the version of 2016 that needs no tuning).
+"""GLEU for grammatical error correction (Napoles et al. 2015; the 2016 version without tuning).
 
     GLEU = BP · exp(¼ Σ_n log p_n),   n = 1..4
     p_n  = Σ max(0, |H ∩ R| − |H ∩ (S \\ R)|) / Σ |H|
 
-over the n-grams of hypothesis H, reference R and source S, where S \\ R are the source's n-grams that the reference
-does not have at all: keeping what should have been changed costs as much as a right n-gram earns. BP is BLEU's. There
-is no smoothing: a p_n of 0 makes the score 0.
+over the n-grams of hypothesis H, reference R and source S, where S \\ R are the source n-grams absent from the
+reference: keeping what should have been changed costs as much as a correct n-gram earns. BP is BLEU's brevity penalty.
+There is no smoothing: a p_n of 0 makes the score 0.
 
-With several references a score is the mean over 500 draws of one reference per sentence. The draws are those of the
-published tool (draw d is seeded with 101·d), so the same files always score the same, and as they do there.
-Texts are split at white space and must be tokenised as the references are.
+With several references the score is the mean over 500 draws of one reference per sentence. The draws are those of the
+published tool (draw d is seeded with 101·d), so scores are reproducible and equal to its scores.
+Texts are split at white space and must be tokenised like the references.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Ngrams = Counter[tuple[str, ...]]
 
 
 class Gleu:
-    """Statistics are the hypothesis' length and four totals, and per draw the reference's length and four matches."""
+    """Statistics are hypothesis length and four totals, then per draw reference length and four matches."""
 
     name = "gleu"
     higher_is_better = True
@@ -91,7 +91,7 @@ class Gleu:
 
 
 def draw_references(sentences: int, references: int) -> NDArray[np.int64]:
-    """(N, D): which reference counts for each sentence in each draw; with one reference there is nothing to draw."""
+    """(N, D): the reference drawn for each sentence in each draw; a single draw if there is one reference."""
     draws = []
     for draw in range(DRAWS if references > 1 else 1):
         generator = Random(draw * SEED_STEP)
@@ -100,7 +100,7 @@ def draw_references(sentences: int, references: int) -> NDArray[np.int64]:
 
 
 def count_matches(found: list[Ngrams], source: list[Ngrams], reference: list[Ngrams]) -> list[int]:
-    """For each n the n-grams shared with the reference, less those shared with what only the source has."""
+    """For each n, count n-grams shared with the reference minus those shared with the source only."""
     matches = []
     for hypothesis_n, source_n, reference_n in zip(found, source, reference, strict=True):
         only_source_n = Counter({ngram: count for ngram, count in source_n.items() if ngram not in reference_n})

@@ -2,9 +2,9 @@
 
     P = correct / proposed,   R = correct / gold,   F0.5 = 1.25 · P · R / (0.25 · P + R)
 
-over the whole corpus. A hypothesis has no edits of its own; of all edits that explain it those are taken that agree
-best with an annotator (`edit_lattice`). Where several annotators corrected a sentence, the one counts that gives the
-best F0.5 of the corpus up to and including it, as in the published scorer. Resampled sets keep that choice.
+over the whole corpus. The edits of a hypothesis are extracted to agree best with an annotator (`edit_lattice`). If a
+sentence has several annotators, the one that maximises F0.5 of the corpus up to and including this sentence is chosen,
+as in the published scorer. Resampled sets keep that choice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MaxMatch:
         return f"MaxMatch F{BETA}|annotators:{annotators}|max_unchanged_words:{MAX_UNCHANGED}|tok:none"
 
     def statistics(self, hypotheses: Sequence[str]) -> Array:
-        """One row per sentence; the order of sentences matters to the choice of annotators."""
+        """One row per sentence; the choice of annotators depends on the order of sentences."""
         rows_NK = np.zeros((self.sentences, 3))
         correct = proposed = total = 0
         for row_K, line, sentence in zip(rows_NK, hypotheses, self._sentences, strict=True):
@@ -49,10 +49,10 @@ class MaxMatch:
             lattice = build_lattice(sentence.words, words)
             choices = []
             for edits in sentence.annotators.values():
-                right, made = count_edits(sentence.words, words, lattice, edits)
-                running = correct + right, proposed + made, total + len(edits)
+                matched, made = count_edits(sentence.words, words, lattice, edits)
+                running = correct + matched, proposed + made, total + len(edits)
                 rank = f_beta(*running), running[0], -(running[1] + BETA**2 * running[2])
-                choices.append((rank, (right, made, len(edits))))
+                choices.append((rank, (matched, made, len(edits))))
             row_K[:] = max(choices, key=lambda choice: choice[0])[1]
             correct, proposed, total = correct + int(row_K[0]), proposed + int(row_K[1]), total + int(row_K[2])
         return rows_NK
@@ -62,7 +62,7 @@ class MaxMatch:
         return np.array([100 * f_beta(*row) for row in sums_SK.tolist()])
 
     def details(self, sums_K: Array) -> dict[str, float]:
-        """Precision (100 if nothing was proposed), recall (100 if there is nothing to find) and their counts."""
+        """Precision (100 if nothing is proposed), recall (100 if there are no gold edits) and counts."""
         correct, proposed, total = sums_K.tolist()
         precision, recall = correct / proposed if proposed else 1.0, correct / total if total else 1.0
         counts = {"correct": correct, "proposed": proposed, "gold": total}
@@ -70,12 +70,12 @@ class MaxMatch:
 
 
 def require_one_file(references: Sequence[object]) -> None:
-    """All annotators are in one file."""
+    """Raise unless there is one reference: an .m2 file contains all annotators."""
     if len(references) != 1:
         raise UsageError("m2 takes one --ref, an .m2 file with the edits of all annotators.")
 
 
 def f_beta(correct: float, proposed: float, total: float) -> float:
-    """F0.5 from counts; 1 if there is nothing to correct and nothing was."""
+    """F0.5 from counts; 1 if there are neither gold nor proposed edits."""
     weighted = BETA**2 * total + proposed
     return (1 + BETA**2) * correct / weighted if weighted else 1.0

@@ -1,4 +1,4 @@
-"""The metrics by name. A new one is a class with the methods of `Metric` and a line here."""
+"""Metrics by name. To add one, implement `Metric` and register the class here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_METRICS = ("bleu", "chrf")
 
 
 def check_names(names: Sequence[str]) -> list[str]:
-    """Metric names, each once and in order; commas separate as repetition does."""
+    """Validate metric names, separated by commas or given as separate strings, and remove duplicates."""
     split = [name.strip() for each in names for name in each.split(",") if name.strip()]
     chosen = list(dict.fromkeys(split)) or list(DEFAULT_METRICS)
     for name in chosen:
@@ -41,11 +41,11 @@ def check_names(names: Sequence[str]) -> list[str]:
 
 
 def names_to_compare(names: Sequence[str]) -> list[str]:
-    """The same names with `rouge` expanded: its three measures are compared separately."""
+    """Expand `rouge` to its three measures, which are compared separately."""
     parts = {"rouge": ("rouge-1", "rouge-2", "rouge-l")}
     return list(dict.fromkeys(part for name in check_names(names) for part in parts.get(name, (name,))))
 
 
 def build_metrics(names: Sequence[str], gold: Gold) -> list[Metric]:
-    """Metrics by name, ready to measure outputs against `gold`."""
+    """Build metrics by name for scoring against `gold`."""
     return [METRICS[name](gold) for name in check_names(names)]

@@ -2,10 +2,10 @@
 
     BLEU = BP · exp(¼ Σ_n log p_n),   BP = min(1, exp(1 − r / c)),   n = 1..4
 
-over space-separated words: no tokenisation, no smoothing (a p_n of 0 makes the score 0), n-grams clipped by the most
-generous reference, r the closest reference length and the shorter of two equally close ones. Like the script it works
-on bytes: only ASCII white space separates words and lower-casing leaves all but A–Z alone.
-The score depends on how the text was tokenised, so it compares only with scores over the same tokenisation.
+over space-separated words: no tokenisation, no smoothing (a p_n of 0 makes the score 0), n-gram counts clipped to the
+maximum over references, and r the closest reference length, the shorter one in a tie. Like the script, it works on
+bytes: only ASCII white space separates words and only A–Z are lower-cased.
+Scores are comparable only over the same tokenisation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MultiBleu:
 
 
 def count_matches(words: list[bytes], references: list[list[bytes]]) -> list[int]:
-    """A sentence's row: lengths, then clipped matches, then totals."""
+    """Statistics of one sentence: lengths, clipped matches, totals."""
     closest = min((len(reference) for reference in references), key=lambda length: (abs(length - len(words)), length))
     matches, totals = [], []
     for n in range(1, ORDER + 1):
@@ -78,12 +78,12 @@ def count_matches(words: list[bytes], references: list[list[bytes]]) -> list[int
 
 
 def ngrams(words: list[bytes], n: int) -> Ngrams:
-    """How often each n-gram occurs."""
+    """Count n-grams."""
     return Counter(zip(*(words[start:] for start in range(n)), strict=False))
 
 
 def precisions(sums_SK: Array) -> Array:
-    """Matches over totals; 0 where there is nothing to match."""
+    """Matches over totals; 0 where the total is 0."""
     matches_SN, totals_SN = sums_SK[:, 2 : 2 + ORDER], sums_SK[:, 2 + ORDER :]
     return np.divide(matches_SN, totals_SN, out=np.zeros_like(matches_SN), where=totals_SN > 0)
 
@@ -95,6 +95,6 @@ def brevity_penalty(hypothesis_S: Array, reference_S: Array) -> Array:
 
 
 def geometric_mean(values_SN: Array) -> Array:
-    """Over the last dimension; 0 if any value is."""
+    """Geometric mean over the last dimension; 0 if any value is 0."""
     logs_SN = np.log(values_SN, out=np.full_like(values_SN, -np.inf), where=values_SN > 0)
     return np.asarray(np.exp(logs_SN.mean(axis=-1)))

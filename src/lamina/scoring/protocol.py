@@ -1,7 +1,7 @@
-"""What a metric is: numbers per sentence that add up, and a score of their sum.
+"""The metric protocol: additive statistics per sentence, and a corpus score of their sum.
 
-Because the corpus score is a function of summed statistics, the score of any resampled set of sentences costs one
-matrix product and no second look at the text. Suffixes: N sentences, K statistics, S resampled sets.
+Since the corpus score is a function of summed statistics, scoring resampled sets of sentences costs one matrix product
+and does not touch the text. Suffixes: N sentences, K statistics, S resampled sets.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Score:
 
 
 class Metric(Protocol):
-    """A metric that has read its references and can measure any number of outputs."""
+    """A metric with its references, which can score any number of outputs."""
 
     name: str
     sentences: int
@@ -105,7 +105,7 @@ class Metric(Protocol):
         ...
 
     def statistics(self, hypotheses: Sequence[str]) -> Array:
-        """(N, K): what each sentence contributes."""
+        """(N, K): additive statistics of each sentence."""
         ...
 
     def scores(self, sums_SK: Array) -> Array:
@@ -113,12 +113,12 @@ class Metric(Protocol):
         ...
 
     def details(self, sums_K: Array) -> dict[str, float]:
-        """What the corpus score is made of."""
+        """Components of the corpus score, such as precisions and lengths."""
         ...
 
 
 def measure(metric: Metric, hypotheses: Sequence[str]) -> Array:
-    """A metric's sentence statistics, for as many hypotheses as there are references."""
+    """Compute sentence statistics; the number of hypotheses must match the references."""
     if len(hypotheses) != metric.sentences:
         raise DataError(f"There are {len(hypotheses):,} hypotheses, but {metric.sentences:,} references.")
     if not hypotheses:
@@ -127,6 +127,6 @@ def measure(metric: Metric, hypotheses: Sequence[str]) -> Array:
 
 
 def score(metric: Metric, hypotheses: Sequence[str]) -> Score:
-    """The corpus score of one output."""
+    """Compute the corpus score of one output."""
     sums_K = measure(metric, hypotheses).sum(axis=0)
     return Score(metric.name, float(metric.scores(sums_K[None])[0]), metric.signature, metric.details(sums_K))

@@ -1,10 +1,10 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004): F1 of shared words, word pairs and the longest common subsequence, × 100.
 
-Computed by Google's `rouge-score`, with its Porter stemmer. The corpus score is the mean over sentences; of several
-references the one with the best F1 counts, separately for each sentence and each of the three measures. `rouge` scores
-by ROUGE-L, with the other two in the details; where outputs are compared it stands for all three, each with an interval
-and p of its own. The tokeniser keeps lower-cased a–z and 0–9 only: it is made for English, and a text in another script
-would score 0 whatever it says, which is refused.
+Computed by Google's `rouge-score` with its Porter stemmer. The corpus score is the mean over sentences; with several
+references, the one with the best F1 counts, separately for each sentence and measure. `rouge` reports ROUGE-L, with the
+other two in the details; comparisons expand it to all three, each with its own interval and p-value. The tokenizer
+keeps only lower-cased a–z and 0–9: it is made for English, and references in another script are rejected because every
+output would score 0.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MEASURES = ("rouge1", "rouge2", "rougeL")
 
 
 class Rouge:
-    """Statistics are the three F1 and a one, which counts sentences."""
+    """Statistics are the three F1 scores and a constant 1, which counts sentences."""
 
     name = "rouge"
-    measure = "rougeL"  # the one that is compared
+    measure = "rougeL"  # the reported score
     higher_is_better = True
 
     def __init__(self, gold: Gold) -> None:
@@ -55,30 +55,30 @@ class Rouge:
         return 100 * sums_SK[:, MEASURES.index(self.measure)] / sums_SK[:, 3]
 
     def details(self, sums_K: Array) -> dict[str, float]:
-        """All three."""
+        """Mean F1 of all three measures."""
         return {measure: 100 * float(sums_K[at] / sums_K[3]) for at, measure in enumerate(MEASURES)}
 
 
 class RougeOne(Rouge):
-    """The F1 of words."""
+    """F1 of unigrams."""
 
     name, measure = "rouge-1", "rouge1"
 
 
 class RougeTwo(Rouge):
-    """The F1 of word pairs."""
+    """F1 of bigrams."""
 
     name, measure = "rouge-2", "rouge2"
 
 
 class RougeLongest(Rouge):
-    """The F1 of the longest common subsequence."""
+    """F1 of the longest common subsequence."""
 
     name = "rouge-l"
 
 
 def make_scorer() -> Any:
-    """The extra's own."""
+    """Return the scorer of `rouge-score`, an optional dependency."""
     try:
         from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
     except ImportError as error:
@@ -88,12 +88,12 @@ def make_scorer() -> Any:
 
 @lru_cache
 def shared_scorer(kind: Any) -> Any:
-    """One for all metrics, so that they share what was measured."""
+    """Build one scorer for all metrics, so that they share the cache of `measure_line`."""
     return kind(list(MEASURES), use_stemmer=True)
 
 
 @lru_cache(maxsize=2**17)
 def measure_line(scorer: Any, line: str, references: tuple[str, ...]) -> tuple[float, ...]:
-    """The three F1 and a one."""
+    """Statistics of one sentence: the three F1 scores and a 1."""
     found = scorer.score_multi(list(references), line)
     return (*(found[measure].fmeasure for measure in MEASURES), 1.0)

@@ -19,12 +19,12 @@ from lamina.scoring.tokenizers import choose_tokenizer, language_tokenizer
 
 
 def corpus_bleu(outputs: Sequence[str], references: Sequence[str], language: str | None = None) -> float:
-    """BLEU of one output with one reference, detokenised or not: for comparisons within one corpus."""
+    """BLEU with a single reference, tokenised or not, for comparisons within one corpus."""
     return float(BLEU(force=True, tokenize=language_tokenizer(language)).corpus_score(outputs, [references]).score)
 
 
 class Sacre:
-    """One of sacreBLEU's metrics; its segment statistics add up to its corpus score."""
+    """A sacreBLEU metric, whose segment statistics are additive."""
 
     higher_is_better = True
 
@@ -35,11 +35,11 @@ class Sacre:
 
     @property
     def signature(self) -> str:
-        """sacreBLEU's own."""
+        """sacreBLEU's signature."""
         return str(self._metric.get_signature().format())
 
     def statistics(self, hypotheses: Sequence[str]) -> Array:
-        """sacreBLEU's segment statistics, over the references that it was built with."""
+        """sacreBLEU's segment statistics."""
         return np.array(self._metric._extract_corpus_statistics(hypotheses, None), dtype=np.float64)
 
     def scores(self, sums_SK: Array) -> Array:
@@ -69,7 +69,7 @@ class Chrf(Sacre):
         super().__init__("chrf", CHRF(lowercase=gold.lowercase, references=gold.references), gold)
 
     def details(self, sums_K: Array) -> dict[str, float]:
-        """Precision and recall, averaged over the orders that occur."""
+        """Precision and recall, averaged over n-gram orders that occur."""
         orders = [row for row in sums_K.reshape(-1, 3).tolist() if row[0] > 0 and row[1] > 0]
         found = [(100 * match / hyp, 100 * match / ref) for hyp, ref, match in orders] or [(0.0, 0.0)]
         precision, recall = (sum(values) / len(found) for values in zip(*found, strict=True))
@@ -77,7 +77,7 @@ class Chrf(Sacre):
 
 
 class Ter(Sacre):
-    """TER, where lower is better; statistics are edits and reference words. sacreBLEU's TER ignores case anyway."""
+    """TER (lower is better); statistics are edits and reference words. sacreBLEU's TER always ignores case."""
 
     higher_is_better = False
 
@@ -85,5 +85,5 @@ class Ter(Sacre):
         super().__init__("ter", TER(references=gold.references), gold)
 
     def details(self, sums_K: Array) -> dict[str, float]:
-        """Edits and words they are divided by."""
+        """Number of edits and reference length."""
         return {"edits": float(sums_K[0]), "ref_length": float(sums_K[1])}

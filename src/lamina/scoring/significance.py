@@ -1,14 +1,14 @@
-"""Significance tests: is one output better than another, or is the difference due to chance?
+"""Significance tests and confidence intervals.
 
-Two tests over a metric's sentence statistics, both paired, two-sided and reproducible under a seed. Δ is the difference
-of the two corpus scores, s a resampled one; the 1 added on both sides keeps p above 0 (Riezler & Maxwell 2005, §3).
+Two tests over a metric's sentence statistics, both paired, two-sided and reproducible with a seed. Δ is the difference
+of the two corpus scores, Δ_s a resampled one; adding 1 to both counts keeps p above 0 (Riezler & Maxwell 2005, §3).
 
-- Paired bootstrap (Koehn 2004): draw as many sentences as there are, with replacement, the same for both outputs.
+- Paired bootstrap (Koehn 2004): resample N sentences with replacement, the same for both outputs.
   p = (1 + #{|Δ_s − mean Δ_s| ≥ |Δ|}) / (1 + S). sacreBLEU counts the upper tail only, so its p is smaller.
 - Approximate randomisation (Riezler & Maxwell 2005): exchange the two outputs of each sentence with probability ½.
   p = (1 + #{|Δ_s| ≥ |Δ|}) / (1 + S).
 
-A system trained with several seeds has two sources of chance, seeds and sentences. `seeds_and_sentences` is Welch's
+A system trained with several seeds has two sources of randomness, seeds and sentences. `seeds_and_sentences` is Welch's
 t-test over seeds with one more term: the variance that all seeds share because they are scored on the same sentences.
 
     Var(Δ) = s²_A / R_A + s²_B / R_B + max(0, Var_bootstrap(Δ) − I_A − I_B)
@@ -32,12 +32,12 @@ from lamina.scoring.protocol import Array, Interval, Metric, measure
 
 SAMPLES = 1000
 TRIALS = 10000
-CHUNK = 250  # resampled sets at a time, to bound memory
-TOLERANCE = 1e-9  # sums in another order differ by rounding
+CHUNK = 250  # resampled sets per matrix product, to bound memory
+TOLERANCE = 1e-9  # for rounding of sums in a different order
 
 
 def bootstrap_scores(metric: Metric, statistics_NK: Array, samples: int = SAMPLES, seed: int = 1) -> Array:
-    """(S): corpus scores of resampled sentences; equal seeds draw equal sentences, which is what pairs two outputs."""
+    """(S): corpus scores of resampled sentences; the same seed draws the same sentences, which pairs two outputs."""
     generator, sentences = np.random.default_rng(seed), len(statistics_NK)
 
     def draw(count: int) -> Array:
@@ -56,12 +56,12 @@ def confidence_interval(scores_S: Array) -> Interval:
 
 
 def score_interval(metric: Metric, hypotheses: Sequence[str], samples: int = SAMPLES, seed: int = 1) -> Interval:
-    """The confidence interval of one output's score."""
+    """Confidence interval of one output's score."""
     return confidence_interval(bootstrap_scores(metric, measure(metric, hypotheses), samples, seed))
 
 
 def paired_bootstrap(difference: float, baseline_S: Array, other_S: Array) -> float:
-    """p of a difference, from the scores of the same resampled sentences for both outputs."""
+    """p-value of a difference, from the scores of both outputs on the same resampled sentences."""
     resampled_S = other_S - baseline_S
     return p_value(np.abs(resampled_S - resampled_S.mean()), difference)
 
@@ -69,10 +69,10 @@ def paired_bootstrap(difference: float, baseline_S: Array, other_S: Array) -> fl
 def compare_seeds(
     metric: Metric, baseline: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], seed: int = 1
 ) -> dict[str, float]:
-    """p of each system's difference from the baseline, where a system has one output for each of its seeds.
+    """p-value of each system's difference from the baseline; a system has one output per training seed.
 
-    With several seeds, p is about other seeds and other sentences (`seeds_and_sentences`). With one seed it can only be
-    about other sentences: a paired bootstrap.
+    With several seeds, the test covers variation of seeds and sentences (`seeds_and_sentences`). With a single seed it
+    covers sentences only: a paired bootstrap.
     """
     base = SeedScores.of(metric, baseline, seed)
     found = {}
@@ -88,14 +88,14 @@ def compare_seeds(
 
 @dataclass(frozen=True)
 class SeedScores:
-    """The scores of one system trained with R seeds: on the test set, and on each of S resampled test sets."""
+    """Scores of one system trained with R seeds, on the test set and on S resampled test sets."""
 
     scores_R: Array
     resampled_SR: Array
 
     @classmethod
     def of(cls, metric: Metric, outputs: Sequence[Sequence[str]], seed: int) -> SeedScores:
-        """Equal seeds of the bootstrap resample the same sentences for every system."""
+        """Score a system's outputs; the same bootstrap seed resamples the same sentences for every system."""
         statistics = [measure(metric, output) for output in outputs]
         scores_R = metric.scores(np.stack([each_NK.sum(axis=0) for each_NK in statistics]))
         return cls(scores_R, np.stack([bootstrap_scores(metric, each_NK, seed=seed) for each_NK in statistics], axis=1))
@@ -106,19 +106,19 @@ class SeedScores:
 
     @property
     def variance(self) -> float:
-        """Of the mean over seeds, on this test set."""
+        """Variance of the mean over seeds, on this test set."""
         return float(self.scores_R.var(ddof=1)) / len(self.scores_R)
 
     @property
     def interaction(self) -> float:
-        """The part of `variance` that other sentences would change: seeds rank differently on different sentences."""
+        """The part of `variance` due to the interaction of seeds and sentences."""
         seeds = len(self.scores_R)
         deviations_SR = self.resampled_SR - self.resampled_SR.mean(axis=1, keepdims=True)
         return float(deviations_SR.var(axis=0, ddof=1).mean()) / (seeds - 1)
 
 
 def seeds_and_sentences(baseline: SeedScores, other: SeedScores, sentences: int) -> float:
-    """p of a difference of means, as other seeds and other sentences might have changed it."""
+    """p-value of a difference of means under variation of seeds and sentences."""
     resampled_S = other.resampled_SR.mean(axis=1) - baseline.resampled_SR.mean(axis=1)
     shared = max(0.0, float(resampled_S.var(ddof=1)) - baseline.interaction - other.interaction)
     variance = baseline.variance + other.variance + shared
@@ -141,7 +141,7 @@ def student_t_tails(t: float, freedom: float) -> float:
 def approximate_randomisation(
     metric: Metric, baseline_NK: Array, other_NK: Array, trials: int = TRIALS, seed: int = 1
 ) -> float:
-    """p of the difference of two outputs, from exchanging their sentences."""
+    """p-value of the difference of two outputs, from randomly exchanging their sentences."""
     generator, sentences = np.random.default_rng(seed), len(baseline_NK)
     baseline_K, other_K, change_NK = baseline_NK.sum(axis=0), other_NK.sum(axis=0), other_NK - baseline_NK
     difference = float(np.subtract(*metric.scores(np.stack([other_K, baseline_K]))))
@@ -157,7 +157,7 @@ def approximate_randomisation(
 
 
 def p_value(resampled_S: Array, difference: float) -> float:
-    """The share of resampled differences at least as large."""
+    """Share of resampled differences that are at least as large, with 1 added to both counts."""
     return float((1 + np.count_nonzero(resampled_S >= abs(difference) - TOLERANCE)) / (1 + len(resampled_S)))
 
 

@@ -1,4 +1,4 @@
-"""Which of sacreBLEU's tokenizers BLEU uses: the one of the language, unless the user chooses."""
+"""Choice of sacreBLEU's tokenizer for BLEU: by language, unless the user sets it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lamina.names import nearest
 
 STANDARD = "13a"
 WITHOUT_SPACES = {"th", "lo", "km", "my", "bo"}  # written without spaces between words; scored by character
-MORPHEMES = {"ja": ("ja-mecab", "MeCab"), "ko": ("ko-mecab", "mecab_ko")}  # tokenizer, and the package it needs
-LONG_WORD = 15  # characters; a text whose words are longer on average has no spaces between words
+MORPHEMES = {"ja": ("ja-mecab", "MeCab"), "ko": ("ko-mecab", "mecab_ko")}  # tokenizer and the package it requires
+LONG_WORD = 15  # mean word length, in characters, above which a text is assumed to have no spaces between words
 
 
 def language_tokenizer(language: str | None) -> str:
-    """The tokenizer of a language; characters where sacreBLEU's morphological analyser is not installed."""
+    """Default tokenizer of a language; `char` if the required morphological analyser is not installed."""
     code = (language or "").lower().replace("_", "-").split("-")[0]
     if code == "zh":
         return "zh"
@@ -28,7 +28,7 @@ def language_tokenizer(language: str | None) -> str:
 
 
 def choose_tokenizer(given: str | None, language: str | None, references: Sequence[Sequence[str]]) -> str:
-    """The user's choice, or the language's; text without spaces is refused rather than scored as one word per line."""
+    """Return the given tokenizer or the language's; 13a is rejected for text without spaces between words."""
     if given is not None:
         if given not in BLEU.TOKENIZERS:
             known = ", ".join(sorted(BLEU.TOKENIZERS))
@@ -44,9 +44,9 @@ def choose_tokenizer(given: str | None, language: str | None, references: Sequen
 
 
 def has_no_spaces(references: Sequence[Sequence[str]]) -> bool:
-    """Whether most of the text is in scripts beyond the alphabets, in words too long to be words."""
+    """Whether the text is mostly in non-alphabetic scripts and its words are too long to be words."""
     text = "".join(f"{line}\n" for line in references[0][:200])
     words = text.split()
     letters = sum(map(len, words))
-    foreign = sum(character >= "\u0e00" for character in text)  # Thai and everything after it: CJK among them
+    foreign = sum(character >= "\u0e00" for character in text)  # Thai and all later blocks, including CJK
     return bool(words) and letters / len(words) > LONG_WORD and foreign > letters / 2

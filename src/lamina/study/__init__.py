@@ -1,1 +1,1 @@
-"""Grids of trainings: recipes × seeds, evaluated and compared."""
+"""Studies: grids of recipes × seeds, trained, evaluated and compared."""

@@ -53,11 +53,11 @@ class Distillation:
 
     @property
     def folder(self) -> Path:
-        """Everything but the student's run."""
+        """Folder of everything except the student's run."""
         return self.out / "distill"
 
     def check(self) -> None:
-        """Files must exist, and every source needs its references."""
+        """Raise unless all files exist and each source file has a target file, if any has."""
         if self.targets and len(self.targets) != len(self.sources):
             counts = f"{len(self.targets)} and {len(self.sources)}"
             raise UsageError(f"Give one --target per --source, but there are {counts}.")
@@ -91,7 +91,7 @@ class Distillation:
 def translate_sources(
     plan: Distillation, shard: tuple[int, int], int8: bool, device: str, threads: int | None, progress: Progress
 ) -> int:
-    """Translate the missing chunks of this shard; returns how many chunks of all shards are still missing."""
+    """Translate the missing chunks of this shard; return the number of chunks still missing in all shards."""
     folder = plan.folder / "outputs"
     folder.mkdir(exist_ok=True)
     number, count = shard
@@ -111,19 +111,19 @@ def translate_sources(
 
 
 def read_chunks(sources: Sequence[Path]) -> Iterator[list[str]]:
-    """The lines of all files in chunks."""
+    """Yield the lines of all files in chunks."""
     lines = (line for path in sources for line in read_lines(path))
     while chunk := list(islice(lines, CHUNK)):
         yield chunk
 
 
 def chunk_file(folder: Path, index: int) -> Path:
-    """The file of a chunk's translations."""
+    """Path of a chunk's translations."""
     return folder / f"{index:06d}.jsonl"
 
 
 def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[str, int]:
-    """Write pairs with the teacher's outputs, then those with references; returns counts of what was dropped."""
+    """Write pairs with the teacher's outputs, then those with references; return the filter's counts."""
     folder = plan.folder / "text"
     folder.mkdir(exist_ok=True)
     counts: Counter[str] = Counter()
@@ -137,7 +137,7 @@ def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[st
                 f"{path}: damaged ({len(targets)} translations of {len(chunk)} lines). Delete it to resume."
             )
         for source, target in zip(chunk, targets, strict=True):
-            reason = unfit(source, target)
+            reason = drop_reason(source, target)
             counts[reason or "kept"] += 1
             if reason is None:
                 pairs.append((source, target))
@@ -154,25 +154,25 @@ def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[st
     return dict(counts)
 
 
-def unfit(source: str, target: str) -> str | None:
-    """Why a pair is dropped: an empty side, an unusual length ratio, or an output that repeats itself."""
+def drop_reason(source: str, target: str) -> str | None:
+    """Reason to drop a pair (an empty side, an unusual length ratio, a repetitive output), or None."""
     words = target.split()
-    grams = Counter(tuple(words[at : at + LOOP]) for at in range(len(words) - LOOP + 1))
-    if any(count >= TIMES for count in grams.values()):
+    ngrams = Counter(tuple(words[start : start + LOOP]) for start in range(len(words) - LOOP + 1))
+    if any(count >= TIMES for count in ngrams.values()):
         return "repeats itself"
     return Filters(max_ratio=4.0).reason(source.strip(), target.strip())
 
 
 def prepare_text(plan: Distillation, train: TwoFiles, out: Path) -> PreparedData:
-    """Prepare training data with the teacher's text pipeline; length ratios were checked before."""
+    """Prepare training data with the teacher's text pipeline; length ratios are already filtered."""
     text_from = find_model_folder(plan.teachers[0])
     filters = Filters(active=("empty", "long"))
-    wanted = Plan(train=train, valid=TwoFiles(*plan.valid), text_from=text_from, filters=filters)
-    return prepare(wanted, out, os.cpu_count() or 1)
+    preparation = Plan(train=train, valid=TwoFiles(*plan.valid), text_from=text_from, filters=filters)
+    return prepare(preparation, out, os.cpu_count() or 1)
 
 
 def train_student(plan: Distillation, data: PreparedData, run: Path, threads: int, show: Show) -> None:
-    """Run `lamina train`, which returns at once if the run is finished."""
+    """Run `lamina train`, which returns immediately if the run is finished."""
     recipe = load_recipe_for(data, plan.student, plan.overrides)
     steps = recipe.train.max_steps
     name = "student" if run == plan.out else "references"

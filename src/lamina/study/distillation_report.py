@@ -1,4 +1,4 @@
-"""The report: teacher, student and baseline compared by quality with significance, speed and size."""
+"""Distillation report: quality with significance, speed and size of teacher, student and baseline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
 from lamina.translation import Translator, load
 
-ROUNDS, TIMED = 3, 200  # rounds of timing, and sentences per round
+ROUNDS, TIMED = 3, 200  # timing rounds and sentences per round
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,20 @@ class ReportRow:
     difference: float | None  # from the teacher
     p: float | None
     sentences_per_second: float
-    speed: float  # the teacher's is 1
+    speed: float  # relative to the teacher
 
 
 def compare_students(
     runs: Mapping[str, Sequence[Path]], test: tuple[Path, Path], device: str, threads: int | None
 ) -> list[ReportRow]:
-    """One row per system; the first is the teacher (a run or an ensemble)."""
+    """Compare systems in one row each; the first is the teacher (a run or an ensemble)."""
     sources, references = read_test(*test)
     translators = {name: load(*paths, device=device, threads=threads) for name, paths in runs.items()}
-    outputs = {name: [each.text for each in one.translate(sources)] for name, one in translators.items()}
+    outputs = {name: [each.text for each in model.translate(sources)] for name, model in translators.items()}
     rates = time_translators(translators, sources[:TIMED])
     gold = Gold([references], sources, False, [str(test[1])])
     scores = compare_outputs(list(outputs), list(outputs.values()), gold, metrics=["bleu"])
-    first = rates[next(iter(rates))]
+    teacher_rate = rates[next(iter(rates))]
     rows = []
     for score in scores:
         models = translators[score.system].models
@@ -56,14 +56,14 @@ def compare_students(
                 None if score.difference is None else round(score.difference, 2),
                 None if score.p_bootstrap is None else round(score.p_bootstrap, 4),
                 round(rates[score.system], 1),
-                round(rates[score.system] / first, 2),
+                round(rates[score.system] / teacher_rate, 2),
             )
         )
     return rows
 
 
 def time_translators(translators: dict[str, Translator], sources: Sequence[str]) -> dict[str, float]:
-    """Sentences per second: the median over rounds in which the systems take turns."""
+    """Sentences per second of each system: the median over interleaved rounds."""
     seconds: dict[str, list[float]] = {name: [] for name in translators}
     for translator in translators.values():
         translator.translate(sources[:8])  # warm-up
@@ -91,7 +91,7 @@ def table_of(rows: Sequence[ReportRow]) -> list[tuple[str, ...]]:
 
 
 def write_report(rows: Sequence[ReportRow], folder: Path) -> None:
-    """`report.md` and `report.json`."""
+    """Write `report.md` and `report.json`."""
     lines = [" | ".join(cells) for cells in table_of(rows)]
     lines.insert(1, " | ".join("---" for _ in table_of(rows)[0]))
     text = "".join(f"| {line} |\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Run several trainings as processes, some in parallel."""
+"""Launch training runs as subprocesses or cluster jobs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lamina.errors import LaminaError, StoppedError
 from lamina.store.metrics import read_records
 
 POLL = 0.5  # seconds
-Show = Callable[[str, int, int, float], None]  # a training's name, its step, all its steps, its loss
+Show = Callable[[str, int, int, float], None]  # name of the run, step, total steps, loss
 Running = dict["Training", subprocess.Popen[bytes]]
 
 
 @dataclass(frozen=True)
 class Training:
-    """One `lamina train`; it resumes where it stopped."""
+    """One `lamina train` process, which resumes from its last checkpoint."""
 
     name: str
     recipe: str  # a file or a shipped recipe
@@ -36,11 +36,11 @@ class Training:
 
     @property
     def log(self) -> Path:
-        """The log file."""
+        """File for the process's output."""
         return self.run.with_name(f"{self.run.name}.log")
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Command line of the process."""
         overrides = (f"name={self.name}", f"train.max_steps={self.steps}", *self.overrides)
         return [
             *(sys.executable, "-m", "lamina", "train", self.recipe, "--data", str(self.data), "--out", str(self.run)),
@@ -50,7 +50,7 @@ class Training:
 
 
 class TrainingError(LaminaError):
-    """A training that ended early; the message is the last line of its log, with its exit code."""
+    """A training process failed; has its last line of output and its exit code."""
 
     def __init__(self, log: Path, code: int) -> None:
         last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
@@ -60,16 +60,16 @@ class TrainingError(LaminaError):
 
 
 def train_all(trainings: Sequence[Training], at_once: int, show: Show) -> None:
-    """Run all of them; if one fails or this process is stopped, the others save and stop, too."""
-    waiting = list(trainings)
+    """Run all trainings, `at_once` in parallel; if one fails or this process is stopped, the others save and stop."""
+    pending = list(trainings)
     try:
-        with _stopped_at_the_end() as running:
-            while waiting or running:
-                while waiting and len(running) < at_once:
-                    _start(waiting.pop(0), running)
+        with _terminate_on_exit() as running:
+            while pending or running:
+                while pending and len(running) < at_once:
+                    _start(pending.pop(0), running)
                 time.sleep(POLL)
                 for training, process in list(running.items()):
-                    _show_newest(training, show)
+                    _show_progress(training, show)
                     if process.poll() is None:
                         continue
                     del running[training]
@@ -87,12 +87,12 @@ def train_on_cluster(
     at_once: int,
     show: Show,
 ) -> None:
-    """One job for each; a job that ends well writes the text to the file that says its training is finished."""
+    """Submit one job per training; a successful job writes the given text to its done mark."""
     jobs = {
         Job(training.name, tuple(training.command()), training.log, mark, content): training
         for training, mark, content in trainings
     }
-    run_jobs(list(jobs), out, cluster, options, at_once, lambda job: _show_newest(jobs[job], show))
+    run_jobs(list(jobs), out, cluster, options, at_once, lambda job: _show_progress(jobs[job], show))
 
 
 def _start(training: Training, running: Running) -> None:
@@ -104,7 +104,7 @@ def _start(training: Training, running: Running) -> None:
 
 
 @contextmanager
-def _stopped_at_the_end() -> Iterator[Running]:
+def _terminate_on_exit() -> Iterator[Running]:
     running: Running = {}
     try:
         yield running
@@ -115,7 +115,7 @@ def _stopped_at_the_end() -> Iterator[Running]:
             process.wait()
 
 
-def _show_newest(training: Training, show: Show) -> None:
+def _show_progress(training: Training, show: Show) -> None:
     if (training.run / "metrics.jsonl").is_file():
         losses = read_records(training.run).curve("train", "loss")
         if losses:

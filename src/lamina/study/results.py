@@ -1,4 +1,4 @@
-"""Results of the runs of a study: outputs, scores, significance and costs."""
+"""Results of a study's runs: outputs, scores, significance and costs."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ COSTS_NOTE = "Medians over seeds. Speeds depend on what else the machine was doi
 
 @dataclass(frozen=True)
 class TestSet:
-    """What to translate, and what to measure it against."""
+    """Sources and gold of a test set."""
 
     sources: list[str]
     gold: Gold
 
     def in_language(self, language: str | None) -> TestSet:
-        """The same, for a data folder's target language, which decides how BLEU tokenises."""
+        """Set the target language, which selects BLEU's tokenizer."""
         return replace(self, gold=replace(self.gold, language=language))
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one run wrote for each test set, its scores and its costs."""
+    """Outputs, scores and costs of one run."""
 
     system: str
     seed: int
@@ -55,7 +55,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class SystemRow:
-    """One system on one test set by one metric: its seeds, and the difference from the baseline."""
+    """Scores of one system on one test set by one metric: per seed, and the difference from the baseline."""
 
     test: str
     metric: str
@@ -65,7 +65,7 @@ class SystemRow:
     p: float | None
 
     def cells(self) -> tuple[Cell, ...]:
-        """Seeds, mean, standard deviation, difference and p."""
+        """Table cells: system, seeds, mean, standard deviation, difference and p."""
         spread = round(stdev(self.scores), 2) if len(self.scores) > 1 else ""
         p = "" if self.p is None else round(self.p, 4)
         return self.system, len(self.scores), round(fmean(self.scores), 2), spread, round(self.difference, 2), p
@@ -74,33 +74,34 @@ class SystemRow:
 def evaluate(
     run: Path, system: str, seed: int, tests: Mapping[str, TestSet], metrics: Sequence[str], last: int | None
 ) -> RunResult:
-    """Translate the test sets, unless that was done with these weights before; `last` checkpoints are averaged."""
+    """Translate the test sets, unless outputs of these weights are cached; `last` checkpoints are averaged."""
     model = run / "model" if last is None else average(run, last=last)[0]
     weights = model / "model.safetensors"
-    place, state = run / "study-output.json", digest(weights)
-    known = read_output(place)
-    if known.get("weights") != state or known.get("sources") != {name: test.sources for name, test in tests.items()}:
-        known = {"weights": state, "sources": {name: test.sources for name, test in tests.items()}}
+    path, weights_digest = run / "study-output.json", digest(weights)
+    cached = read_output(path)
+    sources = {name: test.sources for name, test in tests.items()}
+    if cached.get("weights") != weights_digest or cached.get("sources") != sources:
+        cached = {"weights": weights_digest, "sources": sources}
         translator = load(model)
         started = time.monotonic()
-        known["outputs"] = {
+        cached["outputs"] = {
             name: [each.text for each in translator.translate(test.sources)] for name, test in tests.items()
         }
         sentences = sum(len(test.sources) for test in tests.values())
-        known["sentences_per_second"] = round(sentences / (time.monotonic() - started), 1)
-        write_file(place, json.dumps(sealed(known), ensure_ascii=False))
+        cached["sentences_per_second"] = round(sentences / (time.monotonic() - started), 1)
+        write_file(path, json.dumps(sealed(cached), ensure_ascii=False))
     scores = {
-        (name, metric.name): score(metric, known["outputs"][name]).score
+        (name, metric.name): score(metric, cached["outputs"][name]).score
         for name, test in tests.items()
         for metric in build_metrics(metrics, test.gold)
     }
     return RunResult(
-        system, seed, run, known["outputs"], scores, count_parameters(weights), known["sentences_per_second"]
+        system, seed, run, cached["outputs"], scores, count_parameters(weights), cached["sentences_per_second"]
     )
 
 
 def read_output(path: Path) -> dict[str, Any]:
-    """What was translated before; nothing if that is damaged, for it can be translated again."""
+    """Read cached translations; empty if the file is missing or damaged."""
     try:
         return read_sealed_json(path)
     except DataError:
@@ -108,7 +109,7 @@ def read_output(path: Path) -> dict[str, Any]:
 
 
 def count_parameters(weights: Path) -> int:
-    """From the header of a safetensors file, where tied matrices are stored once."""
+    """Count parameters from the header of a safetensors file, where tied weights are stored once."""
     with safe_open(weights, "np") as file:
         shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     return sum(math.prod(shape) for shape in shapes)
@@ -117,7 +118,7 @@ def count_parameters(weights: Path) -> int:
 def compare_systems(
     results: Sequence[RunResult], baseline: str, tests: Mapping[str, TestSet], metrics: Sequence[str]
 ) -> list[SystemRow]:
-    """A row per test set, metric and system, the baseline first."""
+    """Make a row per test set, metric and system, baseline first."""
     order = [baseline, *dict.fromkeys(each.system for each in results if each.system != baseline)]
     by_system = {system: [each for each in results if each.system == system] for system in order}
     rows = []
@@ -136,7 +137,7 @@ def compare_systems(
 
 
 def costs_of(results: Sequence[RunResult]) -> list[tuple[Cell, ...]]:
-    """What each system costs: the rows below `COSTS`."""
+    """Costs of each system: the rows below the heading `COSTS`."""
     rows: list[tuple[Cell, ...]] = []
     for system in dict.fromkeys(each.system for each in results):
         own = [each for each in results if each.system == system]
@@ -147,5 +148,5 @@ def costs_of(results: Sequence[RunResult]) -> list[tuple[Cell, ...]]:
 
 
 def flat_scores(result: RunResult) -> dict[str, float]:
-    """For JSON: `bleu`, or `test_2016 bleu` where there are several test sets."""
+    """Scores with JSON keys: `bleu`, or `test_2016 bleu` if there are several test sets."""
     return {f"{name} {metric}".strip(): value for (name, metric), value in result.scores.items()}

@@ -1,4 +1,4 @@
-"""A grid of recipes × seeds: train what is missing, evaluate, one table with mean, spread and significance."""
+"""A study: train missing runs of a grid of recipes × seeds, evaluate them and tabulate mean, spread and p-values."""
 
 from __future__ import annotations
 
@@ -39,43 +39,43 @@ from lamina.study.results import (
     flat_scores,
 )
 
-SHOWN = 6
+EXAMPLES = 6
 TITLES = {"bleu": "BLEU"}
 
 
 class Entry(Settings):
-    """One system of a study: a recipe, and what is changed in it."""
+    """One system of a study: a recipe and its overrides."""
 
     recipe: str  # a file beside the study, or a shipped recipe
     set: dict[str, Any] = Field(default_factory=dict)
 
 
 class Study(Settings):
-    """A study's file."""
+    """Schema of a study file."""
 
-    model_config = ConfigDict(strict=False)  # paths and seeds are text and lists in a file
+    model_config = ConfigDict(strict=False)  # YAML has strings for paths and lists for tuples
 
     name: Name
     data: Path
-    test: tuple[Path, Path] | dict[Name, tuple[Path, Path]]  # one, or several by name; for m2 the second is an .m2 file
-    references: tuple[Path, ...] = ()  # further ones, for a single test set
-    metrics: tuple[str, ...] = ("bleu",)  # the table's; the first ranks
-    steps: PositiveInt  # updates of every run
+    test: tuple[Path, Path] | dict[Name, tuple[Path, Path]]  # a pair, or named pairs; for m2 the target is .m2
+    references: tuple[Path, ...] = ()  # additional references, for a single test set
+    metrics: tuple[str, ...] = ("bleu",)  # the first one ranks systems
+    steps: PositiveInt  # of every run
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (1,)
-    baseline: str  # the system that the others are compared with
+    baseline: str  # system to compare the others with
     systems: Annotated[dict[Name, Entry], Field(min_length=1)]
-    set: dict[str, Any] = Field(default_factory=dict)  # changed in every recipe
-    average: PositiveInt | None = None  # evaluate the average of the last K checkpoints instead of the best one
-    degradation: bool = False  # also decode training pairs, for systems of several depths
+    set: dict[str, Any] = Field(default_factory=dict)  # overrides for every recipe
+    average: PositiveInt | None = None  # average the last K checkpoints instead of evaluating the best
+    degradation: bool = False  # also score training pairs, for systems of several depths
 
     @property
     def tests(self) -> dict[str, tuple[Path, Path]]:
-        """By name; a single test set has none."""
+        """Test sets by name; a single one is named ""."""
         return dict(self.test) if isinstance(self.test, dict) else {"": self.test}
 
 
 def read_study(path: Path) -> Study:
-    """Every problem at once."""
+    """Read and validate a study file; all schema problems are reported together."""
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -100,12 +100,12 @@ def read_study(path: Path) -> Study:
     return study
 
 
-def plan(study: Study, place: Path, out: Path, threads: int) -> list[Training]:
-    """Every system with every seed; recipe files are relative to the study's."""
+def plan(study: Study, folder: Path, out: Path, threads: int) -> list[Training]:
+    """List the trainings of every system and seed; recipe files are relative to the study's folder."""
     trainings = []
     for system, entry in study.systems.items():
-        beside = place / entry.recipe
-        recipe = str(beside) if beside.is_file() else entry.recipe
+        recipe_file = folder / entry.recipe
+        recipe = str(recipe_file) if recipe_file.is_file() else entry.recipe
         changes = {**study.set, **entry.set}
         for seed in study.seeds:
             overrides = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
@@ -126,7 +126,7 @@ def plan(study: Study, place: Path, out: Path, threads: int) -> list[Training]:
 
 def run_study(
     study: Study,
-    place: Path,
+    folder: Path,
     out: Path,
     at_once: int,
     threads: int,
@@ -134,19 +134,19 @@ def run_study(
     cluster: Cluster | None = None,
     options: dict[str, Any] | None = None,
 ) -> Finding:
-    """Train what is missing, evaluate, and write the table and the page; resumable at any moment."""
+    """Train missing runs, evaluate, and write table and page; resumes if interrupted."""
     tests = {name: read_test(study, pair) for name, pair in study.tests.items()}  # before any training
     data = PreparedData(study.data)
     tests = {name: test.in_language(data.text.target.language) for name, test in tests.items()}
-    trainings = plan(study, place, out, threads)
-    marks = {training.name: fingerprint(training, data) for training in trainings}
-    missing = [training for training in trainings if not is_done(training, marks[training.name])]
+    trainings = plan(study, folder, out, threads)
+    fingerprints = {training.name: fingerprint(training, data) for training in trainings}
+    missing = [training for training in trainings if not is_done(training, fingerprints[training.name])]
     if cluster is None:
         train_all(missing, at_once, show)
         for training in missing:
-            write_file(done_mark(training), marks[training.name])
+            write_file(done_mark(training), fingerprints[training.name])
     else:
-        marked = [(training, done_mark(training), marks[training.name]) for training in missing]
+        marked = [(training, done_mark(training), fingerprints[training.name]) for training in missing]
         train_on_cluster(marked, out, cluster, options or {}, at_once, show)
     systems = [system for system in study.systems for _ in study.seeds]
     results = [
@@ -160,28 +160,28 @@ def run_study(
 
 
 def read_test(study: Study, pair: tuple[Path, Path]) -> TestSet:
-    """Sources and references."""
+    """Read a test set's sources and references."""
     return TestSet(*read_test_set(pair, study.references, m2="m2" in study.metrics))
 
 
 def done_mark(training: Training) -> Path:
-    """A file that says which training is finished in a run."""
+    """File that marks a run as finished and holds its fingerprint."""
     return training.run / "study.txt"
 
 
 def fingerprint(training: Training, data: PreparedData) -> str:
-    """Changes when anything does that changes the run: the resolved recipe, or the data."""
+    """Identify a run by its resolved recipe and the digest of its data."""
     overrides = [f"name={training.name}", f"train.max_steps={training.steps}", *training.overrides]
     recipe = load_recipe_for(data, Path(training.recipe), overrides)
     return f"{digest(data.folder / META)}\n{dump_recipe(recipe)}"
 
 
-def is_done(training: Training, mark: str) -> bool:
-    """Whether a run was finished with this fingerprint; one of another recipe or other data is refused."""
+def is_done(training: Training, fingerprint: str) -> bool:
+    """Whether a run is finished; raise if its fingerprint differs."""
     path = done_mark(training)
     if not path.is_file():
         return False
-    if path.read_text(encoding="utf-8", errors="replace") != mark:
+    if path.read_text(encoding="utf-8", errors="replace") != fingerprint:
         raise UsageError(
             f"{training.run}: was trained with a recipe or data that differ from the study's. Delete it to train it "
             "again, or choose another --out."
@@ -190,11 +190,11 @@ def is_done(training: Training, mark: str) -> bool:
 
 
 def summarise(study: Study, results: Sequence[RunResult], tests: Mapping[str, TestSet]) -> Finding:
-    """Mean and spread over seeds; significance over seeds and sentences; what each system costs."""
+    """Summarise mean and spread over seeds, significance over seeds and sentences, and costs."""
     rows = compare_systems(results, study.baseline, tests, study.metrics)
-    named = {"test": len(tests) > 1, "metric": len(study.metrics) > 1}
-    title = "mean" if named["metric"] else f"{TITLES.get(study.metrics[0], study.metrics[0])}, mean"
-    shown = [column for column in ("test", "metric") if named[column]]
+    several = {"test": len(tests) > 1, "metric": len(study.metrics) > 1}
+    title = "mean" if several["metric"] else f"{TITLES.get(study.metrics[0], study.metrics[0])}, mean"
+    shown = [column for column in ("test", "metric") if several[column]]
     head = (*shown, "system", "seeds", title, "standard deviation", "difference", "p")
     cells = [(*(getattr(row, column) for column in shown), *row.cells()) for row in rows]
     costs = [dict(zip(COSTS, each, strict=True)) for each in costs_of(results)]
@@ -219,7 +219,7 @@ def summarise(study: Study, results: Sequence[RunResult], tests: Mapping[str, Te
 def write_page(
     study: Study, results: Sequence[RunResult], finding: Finding, tests: Mapping[str, TestSet], out: Path
 ) -> None:
-    """`report.html`: the tables, curves of the first seed, gradients, depth if asked, and examples."""
+    """Write `report.html`: tables, curves of the first seed, gradients, optional degradation, and examples."""
     first = [result for result in results if result.seed == study.seeds[0]]
     runs = [result.run for result in first]
     parts = [paragraph(finding.reading), table(finding.head, finding.texts(finding.rows))]
@@ -238,5 +238,5 @@ def write_page(
     name, test = next(iter(tests.items()))
     if test.gold.source is not None:
         outputs = {each.system: each.outputs[name] for each in first}
-        parts.append(example_section(Outputs(test.sources, [*test.gold.references[0]], outputs), SHOWN))
+        parts.append(example_section(Outputs(test.sources, [*test.gold.references[0]], outputs), EXAMPLES))
     write_file(out / "report.html", page(study.name, parts))

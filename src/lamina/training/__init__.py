@@ -1,1 +1,1 @@
-"""Training of any recipe, resumable at any time, in one or several processes."""
+"""Training of any recipe, resumable at any step, in one or more processes."""

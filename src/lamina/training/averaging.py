@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights, as a model folder."""
+"""Checkpoint averaging."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lamina.store.model_folder import assign_weights, load_model_folder, read_we
 
 
 def average(run: Path, *, last: int | None = None, steps: Sequence[int] | None = None) -> tuple[Path, list[int]]:
-    """Write `RUN/averaged` from the last K checkpoints or from these steps; returns it and the steps."""
+    """Average the last K checkpoints or the given steps into `RUN/averaged`; return the folder and the steps."""
     checkpoints = Checkpoints(run / "checkpoints")
     chosen = choose_steps(checkpoints, last, steps)
     for step in chosen:
@@ -34,17 +34,17 @@ def average(run: Path, *, last: int | None = None, steps: Sequence[int] | None =
 
 
 def choose_steps(checkpoints: Checkpoints, last: int | None, steps: Sequence[int] | None) -> list[int]:
-    """Which checkpoints to average; exactly one of the two ways must be given."""
+    """Choose the checkpoints to average; exactly one of `last` and `steps` must be given."""
     if (last is None) == (steps is None):
         raise UsageError("Give either --last K or --steps a,b,c.")
-    there = checkpoints.steps()
-    if not there:
+    saved = checkpoints.steps()
+    if not saved:
         raise DataError(f"{checkpoints.folder}: contains no checkpoints; is it a run folder?")
     if last is not None:
-        if last > len(there):
-            raise UsageError(f"--last must be at most {len(there)}, the number of checkpoints, but is {last} instead.")
-        return there[-last:]
-    missing = [step for step in steps or () if step not in there]
+        if last > len(saved):
+            raise UsageError(f"--last must be at most {len(saved)}, the number of checkpoints, but is {last} instead.")
+        return saved[-last:]
+    missing = [step for step in steps or () if step not in saved]
     if missing:
-        raise UsageError(f"No checkpoint of step {missing[0]}; available: {', '.join(map(str, there))}.")
+        raise UsageError(f"No checkpoint of step {missing[0]}; available: {', '.join(map(str, saved))}.")
     return sorted(set(steps or ()))

@@ -1,4 +1,4 @@
-"""User functions that are called during training."""
+"""User callbacks invoked during training."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Callback:
 
 
 class CallbackReporter(NullReporter):
-    """Passes on to callbacks what the trainer reports."""
+    """Forwards the trainer's reports to callbacks."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = callbacks

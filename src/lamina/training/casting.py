@@ -1,7 +1,7 @@
-"""Conversion of the weights of many layers to 16 bits in one operation.
+"""Casting the weights of many layers to 16 bits in one fused operation.
 
-Autocast converts each weight by itself, forward and backward: in a deep, narrow model these small operations are a
-third of all, and a GPU spends more time starting them than on the work. Values and gradients are the same.
+Autocast converts each weight separately, forward and backward: in a deep, narrow model these small kernels are a third
+of all, and a GPU spends more time launching them than computing. Values and gradients are the same.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lamina.model.decoder import DecoderLayer
 from lamina.model.encoders.stack import EncoderLayer
 from lamina.model.layers.attention import PackedLinear
 
-GROUP = 12  # layers converted together; not all, so that ranks exchange the gradients of some while others are computed
+GROUP = 12  # layers cast together; not all, so that gradient exchange between ranks overlaps with the backward pass
 
 
 def cast_weights_together(model: nn.Module) -> None:
-    """Do this for all encoder and decoder layers whenever autocast is on and gradients are taken."""
+    """Fuse the casts of all encoder and decoder layers whenever autocast and gradients are enabled."""
     layers = [module for module in model.modules() if isinstance(module, EncoderLayer | DecoderLayer)]
     groups = [_Group(layers[first : first + GROUP]) for first in range(0, len(layers), GROUP)]
 
@@ -41,15 +41,15 @@ def cast_weights_together(model: nn.Module) -> None:
 
 
 class _Group:
-    """Layers whose matrices and biases are replaced while the model computes."""
+    """Layers whose weights and biases are replaced by cast copies during the forward pass."""
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
         self.layers = layers
         self.masters: list[tuple[nn.Linear, dict[str, Any]]] = []
 
     def replace(self, dtype: torch.dtype) -> None:
-        """Put all in their places, packed projections as the pieces that products read."""
-        # a layer that is recomputed backward would not find its weights replaced then
+        """Replace all weights with cast copies; packed projections are split into the pieces that matmuls read."""
+        # gradient checkpointing recomputes a layer after its weights are restored
         layers = [layer for layer in self.layers if not getattr(layer, "recompute", False)]
         linears = {part: None for layer in layers for part in layer.modules() if isinstance(part, nn.Linear)}
         self.masters = [(linear, dict(linear._parameters)) for linear in linears if linear.weight.requires_grad]
@@ -73,7 +73,7 @@ class _Group:
                 linear._parameters.update({name: next(cast) for name, weight in own.items() if weight is not None})
 
     def restore(self) -> None:
-        """The weights themselves."""
+        """Restore the original weights."""
         for linear, own in self.masters:
             linear._parameters.update(own)
             if isinstance(linear, PackedLinear):
@@ -82,7 +82,7 @@ class _Group:
 
 
 class _CastTogether(torch.autograd.Function):
-    """Tensors in another type, each cut by rows; key biases, which are the middle of packed ones, have the gradient 0.
+    """Casts tensors and splits each by rows; key biases, the middle third of packed biases, get zero gradients.
 
     See `lamina.model.layers.attention` for the reason.
     """
@@ -92,7 +92,7 @@ class _CastTogether(torch.autograd.Function):
         ctx: Any, dtype: torch.dtype, sizes: list[list[int]], packed_biases: list[int], *weights: Tensor
     ) -> tuple[Tensor, ...]:
         ctx.sizes, ctx.packed_biases = sizes, packed_biases
-        ctx.like = [torch.empty_like(weight, device="meta") for weight in weights]
+        ctx.templates = [torch.empty_like(weight, device="meta") for weight in weights]
         cast = [torch.empty_like(weight, dtype=dtype) for weight in weights]
         torch._foreach_copy_(cast, weights)
         return tuple(piece for weight, rows in zip(cast, sizes, strict=True) for piece in weight.split(rows))
@@ -101,8 +101,8 @@ class _CastTogether(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         device = grads[0].device
-        whole = [torch.empty_like(weight, device=device) for weight in ctx.like]
-        pieces = [piece for grad, rows in zip(whole, ctx.sizes, strict=True) for piece in grad.split(rows)]
+        full_grads = [torch.empty_like(weight, device=device) for weight in ctx.templates]
+        pieces = [piece for grad, rows in zip(full_grads, ctx.sizes, strict=True) for piece in grad.split(rows)]
         torch._foreach_copy_(pieces, grads)
-        torch._foreach_zero_([whole[number].chunk(3)[1] for number in ctx.packed_biases])
-        return None, None, None, *whole
+        torch._foreach_zero_([full_grads[number].chunk(3)[1] for number in ctx.packed_biases])
+        return None, None, None, *full_grads

@@ -1,4 +1,4 @@
-"""One process or many: `torchrun` sets the environment, gloo or NCCL carries the gradients."""
+"""Distributed data parallelism: `torchrun` sets the environment, gloo or NCCL communicates."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from torch import distributed
 from lamina.base.devices import choose_device
 from lamina.errors import LaminaError
 
-TIMEOUT = timedelta(minutes=30)  # that a rank waits for the others; the first one's validation and saving are in it
+TIMEOUT = timedelta(minutes=30)  # for one collective; must cover validation and saving on the first rank
 LOST = ("Connection closed by peer", "Connection reset by peer", "Connection refused", "Broken pipe", "imed out")
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which of how many processes this is, and the device it trains on."""
+    """Rank and device of this process, and the number of processes."""
 
     rank: int
     count: int
@@ -33,7 +33,7 @@ class Ranks:
         return self.rank == 0
 
     def gather(self, value: Any) -> list[Any]:
-        """Every process's value, on every process; it goes through the hosts, and no GPU is waited for."""
+        """All-gather a picklable value over gloo, without synchronising GPUs."""
         if self.count == 1:
             return [value]
         values: list[Any] = [None] * self.count
@@ -43,27 +43,27 @@ class Ranks:
 
 @contextmanager
 def join_ranks(device: str) -> Iterator[Ranks]:
-    """Join the group that `torchrun` started; alone without it."""
+    """Join the process group of `torchrun`; without it, yield a single rank."""
     count, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    place = choose_device(device)
-    if place.type == "cuda":
-        torch.cuda.set_device(place)  # else NCCL and everything that names no device would go to the first GPU
-    ranks = Ranks(rank, count, place)
+    rank_device = choose_device(device)
+    if rank_device.type == "cuda":
+        torch.cuda.set_device(rank_device)  # otherwise NCCL and unqualified "cuda" use the first GPU
+    ranks = Ranks(rank, count, rank_device)
     if count == 1:
         yield ranks
         return
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo", timeout=TIMEOUT)
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if rank_device.type == "cuda" else "gloo", timeout=TIMEOUT)
     with explain_lost_ranks(ranks):
         yield ranks
-    distributed.destroy_process_group()  # not after an error: it would wait for ranks that are gone
+    distributed.destroy_process_group()  # not after an error: it would block on dead ranks
 
 
 @contextmanager
 def explain_lost_ranks(ranks: Ranks) -> Iterator[None]:
-    """Turn the errors of collectives whose peer has exited into one that says so."""
+    """Convert the error a collective raises when another rank has exited into a clear message."""
     try:
         yield
-    except RuntimeError as error:  # those of torch.distributed are RuntimeErrors as well
+    except RuntimeError as error:  # includes torch.distributed's own errors
         if not isinstance(error, distributed.DistError) and not any(words in str(error) for words in LOST):
             raise
         raise LaminaError(

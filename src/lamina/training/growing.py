@@ -1,4 +1,4 @@
-"""Depth growing (Wu et al. 2019): a deeper model around a trained one, in which only the new module is trained."""
+"""Depth growing (Wu et al. 2019): new layers are trained on top of a frozen trained model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lamina.training.resuming import load_for
 
 
 def grow_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
-    """Fill a grown model's bottom with a trained model, and freeze it."""
+    """Initialise the bottom of a grown model from a trained model, and freeze it."""
     folder, loaded = load_for(folder, data)
     check_bottom(folder, loaded.model.config, model)
     fill_bottom(dict(loaded.model.named_parameters()), model)
 
 
 def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
-    """The trained model must be the bottom of the grown one."""
+    """Raise unless the trained model matches the bottom of the grown one."""
     config = model.config
     if not isinstance(model.encoder, GrownEncoder) or not isinstance(model.decoder.wiring, GrownWiring):
         raise UsageError(
@@ -58,7 +58,7 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
 
 
 def fill_bottom(weights: dict[str, Tensor], model: Seq2Seq) -> None:
-    """Copy and freeze the trained weights; the new final norms start as copies of the old ones and are trained."""
+    """Copy and freeze the trained weights; the new final norms are initialised from the old ones and stay trainable."""
     own = dict(model.named_parameters())
     with torch.no_grad():
         for name, weight in weights.items():
@@ -72,7 +72,7 @@ def fill_bottom(weights: dict[str, Tensor], model: Seq2Seq) -> None:
 
 
 def prepare_growth(folder: Path | None, model: Seq2Seq, data: PreparedData) -> None:
-    """Grow a model if requested; a `grown` model cannot be trained without its bottom."""
+    """Grow the model from `folder` if given; a model with grown wiring requires it."""
     if folder is not None:
         grow_from(folder, model, data)
     elif isinstance(model.decoder.wiring, GrownWiring):

@@ -1,4 +1,4 @@
-"""Loading of batches: as tensors in pinned memory, by a thread while the device computes."""
+"""Batch loading: tensors in pinned memory, prefetched by a thread while the device computes."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from lamina.corpus.word_dropout import WordDropout
 from lamina.recipe.schema import Recipe
 from lamina.training.distributed import Ranks
 
-AHEAD = 2  # updates that wait for the device
-FILLER = ([[2]], [[0]], [[2]])  # what a rank without a sentence computes, times 0: DDP wants every rank to take part
+AHEAD = 2  # prefetched updates
+FILLER = ([[2]], [[0]], [[2]])  # batch with weight 0 for a rank without sentences: DDP needs every rank to take part
 
 Loaded = TypeVar("Loaded")
 
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """A micro-batch as tensors on the host: source, prefix, target, and how much each target token counts, if not 1."""
+    """A micro-batch in host memory: source, prefix, target, and optionally the weight of each target token."""
 
     tensors: tuple[Tensor, Tensor, Tensor]
-    tokens: int  # real target tokens; 0 for a filler
-    importance: tuple[Tensor, ...] = ()  # one, or none
+    tokens: int  # target tokens without padding; 0 for a filler
+    importance: tuple[Tensor, ...] = ()  # at most one: weights of target tokens
 
     @property
     def weight(self) -> float:
-        """The sum of the importance of its tokens; without one, their number."""
+        """Sum of the token weights, or the number of tokens if there are none."""
         return sum((float(each.sum()) for each in self.importance), 0.0) if self.importance else float(self.tokens)
 
     def to(self, device: torch.device) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Tensors and importance on the device; from pinned memory the copy is asynchronous."""
+        """Copy tensors and importance to the device, asynchronously from pinned memory."""
         tensors, importance = (
             tuple(tensor.to(device, non_blocking=True) for tensor in part) for part in (self.tensors, self.importance)
         )
@@ -46,15 +46,15 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class TensorUpdate:
-    """What one optimizer step sees on one rank, and the target tokens that all ranks see together."""
+    """Micro-batches of one optimizer step on one rank, with target tokens and weight summed over all ranks."""
 
     batches: list[TensorBatch]
     tokens: int
-    weight: float  # the sum of their importance; without one, their number
+    weight: float  # sum of the token weights, or `tokens` if there are none
 
 
 def make_batches(recipe: Recipe, data: PreparedData, ranks: Ranks) -> tuple[Batches, Batches]:
-    """Those of training, of which each rank has its share, and those of validation."""
+    """Make the training batches, sharded over ranks, and the validation batches."""
     train, start_id = recipe.train, recipe.model.start_id
     multiple = 8 if ranks.device.type == "cuda" else 1
     rate = train.source_word_dropout
@@ -75,7 +75,7 @@ def make_batches(recipe: Recipe, data: PreparedData, ranks: Ranks) -> tuple[Batc
 
 
 def as_tensors(batch: Batch, device: torch.device) -> TensorBatch:
-    """Pinned if a GPU will want it."""
+    """Convert a batch to tensors, pinned for a GPU."""
     arrays: Any = (batch.source, batch.prefix, batch.target) if len(batch.pairs) else FILLER
     tokens = batch.tokens if len(batch.pairs) else 0
     weights = () if batch.importance is None or not tokens else (batch.importance,)
@@ -87,12 +87,12 @@ def as_tensors(batch: Batch, device: torch.device) -> TensorBatch:
 
 
 def load_update(update: Update, device: torch.device) -> TensorUpdate:
-    """All its micro-batches."""
+    """Convert all micro-batches of an update to tensors."""
     return TensorUpdate([as_tensors(batch, device) for batch in update.batches], update.tokens, update.weight)
 
 
 def prefetch(items: Iterator[Any], load: Callable[[Any], Loaded], device: torch.device) -> Iterator[Loaded]:
-    """Loaded items in order; for a GPU a thread loads the next ones meanwhile."""
+    """Yield loaded items in order; for a GPU, a thread loads ahead."""
     if device.type != "cuda":
         yield from map(load, items)
         return
@@ -103,7 +103,7 @@ def prefetch(items: Iterator[Any], load: Callable[[Any], Loaded], device: torch.
         return end if item is end else load(item)
 
     with ThreadPoolExecutor(1, thread_name_prefix="lamina-batches") as thread:
-        waiting: deque[Future[Any]] = deque(thread.submit(load_next) for _ in range(AHEAD))
-        while (loaded := waiting.popleft().result()) is not end:
-            waiting.append(thread.submit(load_next))
+        pending: deque[Future[Any]] = deque(thread.submit(load_next) for _ in range(AHEAD))
+        while (loaded := pending.popleft().result()) is not end:
+            pending.append(thread.submit(load_next))
             yield loaded

@@ -1,4 +1,4 @@
-"""One update: gradients of the loss over micro-batches, and statistics about them."""
+"""The training objective: loss and gradients of one update."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from lamina.training.distributed import Ranks
 from lamina.training.loading import TensorBatch, TensorUpdate
 from lamina.training.statistics import Tally
 
-NO_MEMORY = ("DefaultCPUAllocator", "not enough memory")  # how torch says on a CPU what is an error of its own on a GPU
+NO_MEMORY = ("DefaultCPUAllocator", "not enough memory")  # torch has an out-of-memory error type for GPUs only
 
 
 class Objective:
-    """The smoothed loss of an update, normalised by the target tokens that all ranks and turns see together.
+    """Label-smoothed loss of an update, normalised by the target tokens of all ranks and micro-batches.
 
-    So accumulating twice half a batch, or two ranks with half a batch each, give the gradient of one whole batch.
+    Thus two accumulated half batches, or two ranks with half a batch each, give the gradient of the whole batch.
     """
 
     def __init__(self, model: Seq2Seq, ranks: Ranks, smoothing: float, precision: Precision, compiled: bool) -> None:
         self.model, self.ranks, self.smoothing, self.precision = model, ranks, smoothing, precision
         self.parallel: nn.Module = model
         if ranks.count > 1:
-            places = [ranks.device.index] if ranks.device.type == "cuda" else None
-            self.parallel = DistributedDataParallel(model, device_ids=places, gradient_as_bucket_view=True)
+            device_ids = [ranks.device.index] if ranks.device.type == "cuda" else None
+            self.parallel = DistributedDataParallel(model, device_ids=device_ids, gradient_as_bucket_view=True)
         self.compute: Callable[..., Loss] = self.parallel
         if compiled:
-            logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it logs at length what it leaves uncompiled
+            logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # verbose about graph breaks
             self.compute = torch.compile(self.parallel, dynamic=True)
         elif ranks.device.type == "cuda":
             cast_weights_together(model)
 
     def backward(self, update: TensorUpdate, scaler: Any, tally: Tally) -> None:
-        """Add the gradients of an update; ranks exchange them at its last micro-batch only."""
+        """Accumulate the gradients of an update; ranks all-reduce them in the last micro-batch only."""
         for number, batch in enumerate(update.batches):
             last = number + 1 == len(update.batches)
-            with self._local(last), explain_memory(batch, self.ranks.device):
+            with self._sync_gradients(last), explain_memory(batch, self.ranks.device):
                 tensors, importance = batch.to(self.ranks.device)
                 with autocast(self.ranks.device, self.precision):
                     loss = self.compute(*tensors, self.smoothing, *importance)
@@ -55,7 +55,7 @@ class Objective:
             if batch.tokens:
                 tally.add(loss, batch.tokens, batch.weight)
 
-    def _local(self, last: bool) -> AbstractContextManager[Any]:
+    def _sync_gradients(self, last: bool) -> AbstractContextManager[Any]:
         if isinstance(self.parallel, DistributedDataParallel) and not last:
             return self.parallel.no_sync()
         return nullcontext()
@@ -63,12 +63,12 @@ class Objective:
 
 @contextmanager
 def explain_memory(batch: TensorBatch, device: torch.device) -> Iterator[None]:
-    """Turn an out-of-memory error into one that names the batch and a remedy."""
+    """Convert out-of-memory errors, forward or backward, into a message with the batch size and a remedy."""
     try:
         yield
-    except (MemoryError, RuntimeError) as error:  # torch's own for GPUs is a RuntimeError too
-        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not known and not any(words in str(error) for words in NO_MEMORY):
+    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        out_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not out_of_memory and not any(words in str(error) for words in NO_MEMORY):
             raise
         source, _, target = batch.tensors
         sizes = " × ".join(str(size) for size in target.shape)
@@ -80,7 +80,7 @@ def explain_memory(batch: TensorBatch, device: torch.device) -> Iterator[None]:
 
 
 def encoder_gradient_norms(model: Seq2Seq) -> Tensor:
-    """One per encoder layer, from the names of the parameters; on the device."""
+    """Gradient norm of each encoder layer, as a tensor on the device."""
     squares: dict[int, Tensor] = {}
     for name, parameter in model.named_parameters():
         if name.startswith("encoder.layers.") and parameter.grad is not None:
@@ -90,7 +90,7 @@ def encoder_gradient_norms(model: Seq2Seq) -> Tensor:
 
 
 def first_bad_gradient(model: Seq2Seq) -> str | None:
-    """The first parameter, from the bottom up, whose gradient is not finite."""
+    """Name of the first parameter, from the bottom up, with a non-finite gradient."""
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all()):
             return name

@@ -1,4 +1,4 @@
-"""Reports of a run: lines for people, records for programs. The terminal's bar is in `cli`."""
+"""Training reports: log lines and machine-readable records. The terminal's progress bar is in `lamina.cli`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from lamina.training.distributed import Ranks
 
 
 class Reporter(Protocol):
-    """Receives the trainer's events."""
+    """Receives the trainer's reports."""
 
     @property
-    def stopped(self) -> bool: ...  # whether training is to end after this step
+    def stopped(self) -> bool: ...  # whether to stop training after this step
 
-    def say(self, line: str) -> None: ...  # for people
+    def say(self, line: str) -> None: ...  # a log line
 
-    def record(self, record: dict[str, Any]) -> None: ...  # its `kind` is train, valid or gradients
+    def record(self, record: dict[str, Any]) -> None: ...  # `kind` is train, valid or gradients
 
     def progress(self, step: int, total: int, loss: float, speed: float) -> None: ...  # after every step
 
-    def validating(self, done: int, total: int) -> None: ...  # batches, or sentences for BLEU
+    def validating(self, done: int, total: int) -> None: ...  # counts batches, or sentences for BLEU
 
     def saved(self, step: int, folder: Path, best: bool) -> None: ...  # after every checkpoint
 
@@ -61,38 +61,38 @@ class NullReporter:
 
 
 class Reporters(NullReporter):
-    """Several reporters as one."""
+    """Forwards to several reporters."""
 
-    def __init__(self, each: Sequence[Reporter]) -> None:
-        self.each = each
+    def __init__(self, reporters: Sequence[Reporter]) -> None:
+        self.reporters = reporters
 
     @property
     def stopped(self) -> bool:  # type: ignore[override]
-        return any(reporter.stopped for reporter in self.each)
+        return any(reporter.stopped for reporter in self.reporters)
 
     def say(self, line: str) -> None:
-        for reporter in self.each:
+        for reporter in self.reporters:
             reporter.say(line)
 
     def record(self, record: dict[str, Any]) -> None:
-        for reporter in self.each:
+        for reporter in self.reporters:
             reporter.record(record)
 
     def progress(self, step: int, total: int, loss: float, speed: float) -> None:
-        for reporter in self.each:
+        for reporter in self.reporters:
             reporter.progress(step, total, loss, speed)
 
     def validating(self, done: int, total: int) -> None:
-        for reporter in self.each:
+        for reporter in self.reporters:
             reporter.validating(done, total)
 
     def saved(self, step: int, folder: Path, best: bool) -> None:
-        for reporter in self.each:
+        for reporter in self.reporters:
             reporter.saved(step, folder, best)
 
 
 class LineReporter(NullReporter):
-    """Progress in one line, in a terminal or notebook; log lines are printed above it."""
+    """Shows progress on a status line, in a terminal or notebook; log lines are printed above it."""
 
     def __init__(self) -> None:
         self.line, self.started, self.first = StatusLine(sys.stderr), time.monotonic(), -1
@@ -119,7 +119,7 @@ class LineReporter(NullReporter):
 
 
 class RunReporter(NullReporter):
-    """Writes `train.log` and `metrics.jsonl`, and TensorBoard's log if asked."""
+    """Writes `train.log`, `metrics.jsonl` and, optionally, TensorBoard logs."""
 
     def __init__(self, run: Run, tensorboard: bool = False) -> None:
         self.run = run
@@ -146,7 +146,7 @@ class RunReporter(NullReporter):
 
 
 def open_tensorboard(run: Run) -> Any:
-    """A writer of `RUN/tensorboard`."""
+    """Open a TensorBoard writer in `RUN/tensorboard`."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -155,7 +155,7 @@ def open_tensorboard(run: Run) -> Any:
 
 
 def scalars(record: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """A record as curves: train/loss, valid/perplexity, gradients/encoder_00 …"""
+    """Flatten a record into named scalars: train/loss, valid/perplexity, gradients/encoder_00 …"""
     for key, value in record.items():
         if isinstance(value, list):
             yield from ((f"{record['kind']}/{key}_{number:02}", each) for number, each in enumerate(value))
@@ -164,19 +164,19 @@ def scalars(record: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def describe_training(recipe: Recipe, model: Seq2Seq, batches: Batches, ranks: Ranks, precision: str) -> Iterator[str]:
-    """What is trained, on what and where."""
+    """Describe model, data and devices in log lines."""
     config, parameters = recipe.model, sum(parameter.numel() for parameter in model.parameters())
     yield (
         f"{recipe.name}: {config.encoder.type} × {config.bridge.type} × {config.head.type}, {parameters:,} parameters, "
-        f"{len(batches.split):,} pairs, {recipe.train.max_steps:,} steps on {describe_place(ranks)} in {precision}"
+        f"{len(batches.split):,} pairs, {recipe.train.max_steps:,} steps on {describe_devices(ranks)} in {precision}"
     )
     oversized = len(batches.oversized())
     if oversized:
         yield f"{oversized:,} pairs exceed train.batch_tokens; each forms its own batch."
 
 
-def describe_place(ranks: Ranks) -> str:
-    """Where it runs: 2 CPU threads, 4 × cuda."""
+def describe_devices(ranks: Ranks) -> str:
+    """Describe the devices: 2 CPU threads, 4 × cuda."""
     if ranks.device.type != "cpu":
         return f"{ranks.count} × {ranks.device.type}"
     threads = torch.get_num_threads()
@@ -185,16 +185,16 @@ def describe_place(ranks: Ranks) -> str:
 
 
 def describe_step(record: dict[str, Any], left: float | None) -> str:
-    """A log line of training; ppl is e^nll."""
+    """Format a training log line; ppl is e^nll."""
     words = f"step {record['step']}  epoch {record['epoch']}  {describe_loss(record)}  lr {record['lr']:.2e}"
     words += f"  {record['tokens_per_second']:,} tok/s"
     return words if left is None else f"{words}  {describe_duration(left)} left"
 
 
 def describe_validation(record: dict[str, Any]) -> str:
-    """A log line of validation."""
+    """Format a validation log line."""
     words = f"step {record['step']}  valid {describe_loss(record)}"
-    if "normalised_nll" in record:  # mass below 1: only the renormalised one compares with other systems
+    if "normalised_nll" in record:  # the head's mass is below 1: only the normalised value is comparable across systems
         words += f" (normalised {record['normalised_perplexity']:.2f})"
     if "bleu" in record:
         words += f"  bleu {record['bleu']:.2f}"
@@ -202,11 +202,11 @@ def describe_validation(record: dict[str, Any]) -> str:
 
 
 def describe_loss(record: dict[str, Any]) -> str:
-    """Smoothed loss, −log p per token, and its perplexity e^nll."""
+    """Format smoothed loss, nll per token and perplexity e^nll."""
     nll = record["nll"]
     return f"loss {record['loss']:.4f}  nll {nll:.4f}  ppl {perplexity(nll):.2f}"
 
 
 def perplexity(nll: float) -> float:
-    """e^nll, infinite rather than an error."""
+    """e^nll, or infinity on overflow."""
     return math.exp(nll) if nll < 700 else math.inf

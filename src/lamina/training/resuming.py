@@ -1,4 +1,4 @@
-"""Where a run starts from: another model's weights, or a checkpoint, possibly from a machine with other devices."""
+"""Resuming from a checkpoint, possibly on other devices, and initialisation from another model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lamina.training.statistics import Window
 
 
 def find_checkpoint(run: Run, say: Callable[[str], None]) -> int | None:
-    """The newest checkpoint that is whole, if there is any; a run without one begins its records anew."""
+    """Find the newest intact checkpoint; if there is none, the run's metrics are cleared."""
     run.checkpoints.clear_partial()
     for step, damage in run.checkpoints.latest():
         if damage is None:
@@ -38,7 +38,7 @@ def find_checkpoint(run: Run, say: Callable[[str], None]) -> int | None:
 
 
 def check_same_update(state: dict[str, Any], train: TrainSettings, batches: Batches, ranks: Ranks, run: Path) -> None:
-    """Raise unless an update keeps its size, and with it its pairs; the number of ranks may change."""
+    """Raise if the update size, and thus the pairs of each update, changed; the number of ranks may change."""
     before = len(state["ranks"])
     tokens = state.get("update_tokens", train.batch_tokens * train.accumulate * before)
     if batches.capacity == tokens:
@@ -51,7 +51,7 @@ def check_same_update(state: dict[str, Any], train: TrainSettings, batches: Batc
 
 
 def advice(tokens: int, train: TrainSettings, ranks: Ranks) -> str:
-    """Settings with which this many ranks make up the same update."""
+    """Suggest settings that give the same update size with this number of ranks."""
     share = tokens // ranks.count
     if share * ranks.count != tokens:
         return "Use a number of ranks that divides it."
@@ -63,7 +63,7 @@ def advice(tokens: int, train: TrainSettings, ranks: Ranks) -> str:
 def resumed_precision(
     state: dict[str, Any], train: TrainSettings, device: torch.device
 ) -> tuple[Precision, str | None]:
-    """What the run was trained in, if this device can, and a note if it cannot."""
+    """Return the precision to resume in, the run's own if the device supports it, and a note on any change."""
     here = choose_precision(train.precision, device)
     before: Precision = state.get("precision", here)
     if before in ("fp32", here):
@@ -72,7 +72,7 @@ def resumed_precision(
 
 
 def restore_random(state: dict[str, Any], seed: int, ranks: Ranks) -> None:
-    """What the rank would have drawn next; with another number of ranks, draws that no rank has seen."""
+    """Restore the rank's random state; if the number of ranks changed, seed a fresh one."""
     if len(state["ranks"]) != ranks.count:
         torch.manual_seed((seed * 1_000_003 + ranks.rank) * 1_000_003 + state["step"])
         return
@@ -83,7 +83,7 @@ def restore_random(state: dict[str, Any], seed: int, ranks: Ranks) -> None:
 
 
 def resumed_window(state: dict[str, Any], ranks: Ranks) -> Window:
-    """The sums since the last log line; with another number of ranks, all of them on the first."""
+    """Restore the sums since the last log line; if the number of ranks changed, the first rank gets them all."""
     windows = [Window(**{"weight": own["window"]["tokens"], **own["window"]}) for own in state["ranks"]]
     if len(windows) == ranks.count:
         return windows[ranks.rank]
@@ -91,13 +91,13 @@ def resumed_window(state: dict[str, Any], ranks: Ranks) -> Window:
 
 
 def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
-    """Copy another model's weights; its text must be segmented as the data is."""
+    """Initialise the weights from another model with the same vocabularies."""
     folder, loaded = load_for(folder, data)
     assign_weights(model, dict(loaded.model.named_parameters()), str(folder))
 
 
 def load_for(folder: Path, data: PreparedData) -> tuple[Path, LoadedModel]:
-    """A trained model, and its folder; its vocabularies must be those of the data."""
+    """Load a trained model and return it with its folder; raise if its vocabularies differ from the data's."""
     folder = find_model_folder(folder)
     loaded = load_model_folder(folder)
     for side in ("source", "target"):

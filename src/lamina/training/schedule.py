@@ -1,4 +1,4 @@
-"""Learning rates by step."""
+"""Learning rate schedules."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 
 from lamina.recipe.schema import TrainSettings
 
-FLOOR = 1e-7  # where the warm-up starts
+FLOOR = 1e-7  # initial learning rate of the warm-up
 
 
 def learning_rate(train: TrainSettings, step: int) -> float:
-    """The rate of step 1, 2, …: linear from 1e-7 to `lr` in `warmup` steps, then by the schedule."""
+    """Learning rate of step 1, 2, …: linear warm-up from 1e-7 to `lr`, then the schedule."""
     if step <= train.warmup:
         return FLOOR + (train.lr - FLOOR) * step / train.warmup
     left = (train.max_steps - step) / max(1, train.max_steps - train.warmup)

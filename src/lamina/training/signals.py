@@ -1,4 +1,4 @@
-"""Signals that make training save and stop: Ctrl-C in a terminal, a time limit on a cluster."""
+"""Signals on which training saves and stops: Ctrl-C, or a cluster's time limit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# Slurm sends SIGTERM, or with --signal another one ahead of time, usually SIGUSR1
+# Slurm sends SIGTERM at the time limit, or with --signal an earlier one, usually SIGUSR1
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGUSR1: 75, signal.SIGINT: 130}
 
 
 @contextmanager
 def catch_signals(received: list[int]) -> Iterator[None]:
-    """Within the context, signals are only recorded in `received`; works in the main thread only."""
+    """Append signals to `received` instead of terminating; no effect outside the main thread, as Python requires."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

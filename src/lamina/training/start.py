@@ -1,4 +1,4 @@
-"""Start training from a recipe, data and a folder: shared by `lamina train` and `lamina.train`."""
+"""Start of a training run, shared by `lamina train` and `lamina.train`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Display = AbstractContextManager[Reporter]
 
 @dataclass(frozen=True)
 class Start:
-    """Initial weights, device and logging of a training."""
+    """Initialisation and device options of a training run."""
 
     init_from: StrPath | None = None
     grow_from: StrPath | None = None
@@ -45,7 +45,7 @@ def train_run(
     display: Display | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Train to the end, or resume; only the first rank reports, to the display, the run's log and the callbacks."""
+    """Start or resume a run and train to the end; the first rank reports to display, log and callbacks."""
     tune_malloc()
     if start.threads is not None:
         torch.set_num_threads(start.threads)
@@ -58,12 +58,12 @@ def train_run(
         if ranks.first:
             stack.enter_context(run.lock())
             run.check(recipe, prepared)
-            each: list[Reporter] = [stack.enter_context(RunReporter(run, start.tensorboard))]
-            each += [] if display is None else [stack.enter_context(display)]
-            reporter = Reporters([*each, CallbackReporter(callbacks)])
+            reporters: list[Reporter] = [stack.enter_context(RunReporter(run, start.tensorboard))]
+            reporters += [] if display is None else [stack.enter_context(display)]
+            reporter = Reporters([*reporters, CallbackReporter(callbacks)])
             for line in explain_choice(given, recipe, prepared, run):
                 reporter.say(line)
-        ranks.gather(None)  # wait until the first rank has made the folder
+        ranks.gather(None)  # wait until the first rank has created the folder
         trainer = Trainer(recipe, prepared, run, ranks, reporter, init_from, grow_from)
         if ranks.first:
             run.begin(recipe, prepared)
@@ -72,7 +72,7 @@ def train_run(
 
 
 def explain_choice(given: Given, recipe: Recipe, data: PreparedData, run: Run) -> list[str]:
-    """Which settings were chosen, where the recipe is a system's name."""
+    """Describe the automatic settings if the recipe was given as a system's name."""
     system = None if isinstance(given, Mapping) else system_name(given)
     if system is None:
         return []

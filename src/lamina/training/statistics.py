@@ -1,6 +1,6 @@
-"""Sums of losses and a count of failed updates, kept on the device and read when they are logged or saved.
+"""Training statistics, accumulated on the device and read only for logging and saving.
 
-Reading makes the host wait for everything that the device has to do, so no update reads anything.
+Reading synchronises the host with the device, so updates never read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from lamina.base.progress import describe_duration
 from lamina.model.states import Loss
 
-WARM_UP, ANNOUNCED = 2, 10  # updates: that are not timed, and after which the time left is announced
+WARM_UP, ANNOUNCED = 2, 10  # updates excluded from timing; updates after which the remaining time is announced
 
 
 @dataclass
@@ -26,24 +26,24 @@ class Window:
     loss: float = 0.0
     nll: float = 0.0
     tokens: int = 0
-    weight: float = 0.0  # what the loss is divided by: the tokens, each by its importance
+    weight: float = 0.0  # denominator of the loss: sum of the token weights
 
     def mean_loss(self) -> float:
-        """Per target token, smoothed."""
+        """Smoothed loss per target token."""
         return self.loss / max(1, self.weight)
 
     def mean_nll(self) -> float:
-        """Per target token, without smoothing."""
+        """Negative log-likelihood per target token."""
         return self.nll / max(1, self.tokens)
 
     @classmethod
     def sum(cls, windows: Sequence[Window]) -> Window:
-        """All ranks together."""
+        """Sum over ranks."""
         return cls(*(sum(column) for column in zip(*map(astuple, windows), strict=True)))
 
 
 class Tally:
-    """A window that is still growing, in 64 bits on the device."""
+    """Accumulates a `Window` on the device in fp64."""
 
     def __init__(self, device: torch.device, start: Window | None = None) -> None:
         start = start or Window()
@@ -52,35 +52,35 @@ class Tally:
         self.last_read = start
 
     def add(self, loss: Loss, tokens: int, weight: float) -> None:
-        """Count one micro-batch: its target tokens, and the sum of their importance."""
+        """Add a micro-batch with its number of target tokens and the sum of their weights."""
         self.sums += torch.stack([loss.total.detach(), loss.nll_BT.sum()])
         self.tokens += tokens
         self.weight += weight
 
     def read(self) -> Window:
-        """What it is by now; waits for the device."""
+        """Read the current sums; synchronises with the device."""
         loss, nll = self.sums.tolist()
         self.last_read = Window(loss, nll, self.tokens, self.weight)
         return self.last_read
 
     def glance(self) -> float:
-        """The mean loss: by now where that is free, else as it was last read."""
+        """Mean loss without synchronising: the current one on a CPU, otherwise the last one read."""
         return (self.read() if self.sums.device.type == "cpu" else self.last_read).mean_loss()
 
 
 class Speed:
-    """Target tokens per second since the last log line, without the time of validation and saving."""
+    """Throughput in target tokens per second since the last log line, excluding validation and saving."""
 
     def __init__(self) -> None:
         self.tokens, self.started = 0, time.perf_counter()
 
     def per_second(self) -> float:
-        """By the clock: where the device works on its own, right only once it has been waited for."""
+        """Throughput by wall time; accurate on a GPU only after a synchronisation."""
         return self.tokens / max(1e-9, time.perf_counter() - self.started)
 
     @contextmanager
     def pause(self, tally: Tally) -> Iterator[None]:
-        """Within the context no time passes; before, the device finishes what the tally counts."""
+        """Stop the clock for the duration of the context, after synchronising with the device."""
         tally.read()
         paused = time.perf_counter()
         yield
@@ -88,13 +88,13 @@ class Speed:
 
 
 class Pace:
-    """How long the rest will take, judged by all that was done since the first updates of this process."""
+    """Estimates the remaining time from all updates of this process after the warm-up."""
 
     def __init__(self) -> None:
         self.steps, self.started = 0, time.perf_counter()
 
     def step(self, left: int) -> str | None:
-        """Count an update, of which the first ones take longer and are not timed; once, say how long the rest takes."""
+        """Count an update; return an announcement of the remaining time once, after the first updates."""
         self.steps += 1
         if self.steps == WARM_UP:
             self.started = time.perf_counter()
@@ -102,24 +102,24 @@ class Pace:
         return None if seconds is None else f"About {describe_duration(seconds)} for the {left:,} steps left."
 
     def seconds_left(self, steps: int) -> float | None:
-        """The time for this many more steps at the mean pace so far, including validation; None if it is too early."""
+        """Estimated time of the remaining steps, including validation and saving; None during the warm-up."""
         timed = self.steps - WARM_UP
         return steps * (time.perf_counter() - self.started) / timed if timed > 0 else None
 
 
 class FailedUpdates:
-    """How many updates had gradients that are not finite: all together, and in a row up to now."""
+    """Counts updates with non-finite gradients: in total, and the current streak."""
 
     def __init__(self, device: torch.device) -> None:
-        self.together, self.in_a_row = torch.zeros(2, device=device).unbind()
+        self.total, self.in_a_row = torch.zeros(2, device=device).unbind()
 
     def add(self, norm: Tensor) -> Tensor:
-        """Take in the gradient norm of an update; gives 1 if it failed, else 0, on the device."""
+        """Count an update by its gradient norm; return 1.0 if it failed, otherwise 0.0, on the device."""
         failed = 1 - torch.isfinite(norm).float()
-        self.together, self.in_a_row = self.together + failed, (self.in_a_row + 1) * failed
+        self.total, self.in_a_row = self.total + failed, (self.in_a_row + 1) * failed
         return failed
 
     def read(self) -> tuple[int, int]:
-        """All together and in a row; waits for the device."""
-        together, in_a_row = torch.stack([self.together, self.in_a_row]).tolist()
-        return int(together), int(in_a_row)
+        """Read the total and the current streak; synchronises with the device."""
+        total, in_a_row = torch.stack([self.total, self.in_a_row]).tolist()
+        return int(total), int(in_a_row)

@@ -1,4 +1,4 @@
-"""The loop: step, log, validate, save; stop and resume anywhere, bit-exactly."""
+"""The training loop: update, log, validate, save; it can stop and resume bit-exactly at any step."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from lamina.training.signals import EXIT_CODES, catch_signals
 from lamina.training.statistics import FailedUpdates, Pace, Speed, Tally, Window
 from lamina.training.validation import validation_bleu, validation_loss
 
-STOP_EVERY = 10  # steps after which several ranks ask each other whether one was told to stop
-FP16_PATIENCE = 20  # failed updates in a row: a loss scale finds its value in fewer
+STOP_EVERY = 10  # interval in steps at which ranks check together whether to stop
+FP16_PATIENCE = 20  # consecutive failed updates; adjusting the loss scale takes fewer
 
 
 class Trainer:
@@ -78,12 +78,12 @@ class Trainer:
         self.objective = Objective(self.model, ranks, self.train.label_smoothing, precision, self.train.compile)
         self.scaler = self._make_scaler(precision)
         self.batches, self.valid = make_batches(recipe, data, ranks)
-        torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # ranks drop differently
+        torch.manual_seed(self.train.seed * 1_000_003 + ranks.rank)  # different dropout masks on each rank
         self.step, self.position, self.tally = 0, Position(), Tally(ranks.device)
         self.failed, self.speed, self.pace = FailedUpdates(ranks.device), Speed(), Pace()
-        self.gradient_norms: list[tuple[int, Tensor]] = []  # taken, but not read yet: steps, and norms on the device
+        self.gradient_norms: list[tuple[int, Tensor]] = []  # not read yet: step and norms on the device
         self.saved_step = -1
-        self.ranking: list[tuple[float, int]] = []  # the best validations so far: value and step, best first
+        self.ranking: list[tuple[float, int]] = []  # best validations so far as (value, step), best first
         self.stale_validations = 0
         self.signals: list[int] = []  # received so far
 
@@ -130,20 +130,20 @@ class Trainer:
         return torch.amp.GradScaler(self.ranks.device.type, enabled=precision == "fp16")
 
     def resume(self) -> None:
-        """Continue from the newest checkpoint that is whole: the first rank looks for it, the others follow."""
+        """Resume from the newest intact checkpoint, which the first rank chooses."""
         step = self.ranks.gather(find_checkpoint(self.run, self.reporter.say) if self.ranks.first else None)[0]
         if step is not None:
             self._restore(step)
             self.reporter.say(f"Resumed from step {step}.")
 
     def save(self) -> None:
-        """Write everything that the next step depends on."""
+        """Write a checkpoint with the full training state."""
         self._check_failures()
         self.saved_step = self.step
         own = {"random": torch.get_rng_state(), "window": asdict(self.tally.read())}
         if self.ranks.device.type == "cuda":
             own["cuda_random"] = torch.cuda.get_rng_state(self.ranks.device)
-        every_rank = self.ranks.gather(own)
+        rank_states = self.ranks.gather(own)
         if not self.ranks.first:
             return
         state = {
@@ -151,14 +151,14 @@ class Trainer:
             "position": asdict(self.position),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "ranks": every_rank,
+            "ranks": rank_states,
             "update_tokens": self.batches.capacity,
             "precision": self.objective.precision,
             "ranking": self.ranking,
             "stale_validations": self.stale_validations,
             "metrics_bytes": self.run.metrics.stat().st_size,
         }
-        if self.ema is not None:  # the average takes the weights' place in the checkpoint
+        if self.ema is not None:  # the checkpoint's model holds the average
             state["weights"] = {name: weight.detach() for name, weight in self.model.named_parameters()}
         best = self.best_steps[:1] == [self.step]
         with self._averaged():
@@ -171,7 +171,7 @@ class Trainer:
         self.reporter.saved(self.step, self.run.checkpoints.path(self.step), best)
 
     def finish(self) -> None:
-        """Save if the last step is not, and write `model/` from the best checkpoint, else the last."""
+        """Save unless the last step is saved, and write `model/` from the best checkpoint, or from the last."""
         if self.saved_step != self.step:
             self.save()
         if self.ranks.first:
@@ -206,11 +206,11 @@ class Trainer:
         self.tally = Tally(self.ranks.device, resumed_window(state, self.ranks))
         self.ranking, self.stale_validations = state["ranking"], state["stale_validations"]
         if self.ranks.first:
-            with self.run.metrics.open("r+b") as records:  # what came after the checkpoint will come again
+            with self.run.metrics.open("r+b") as records:  # later records will be written again
                 records.truncate(state["metrics_bytes"])
 
     def update(self, update: Update | TensorUpdate) -> None:
-        """One optimizer step. On a GPU nothing in it waits for the device."""
+        """Take one optimizer step, without synchronising with a GPU."""
         if isinstance(update, Update):
             update = load_update(update, self.ranks.device)
         rate = learning_rate(self.train, self.step + 1)
@@ -234,9 +234,9 @@ class Trainer:
             self.ema.update()
 
     def _step_unless_failed(self, norm: Tensor) -> None:
-        """Where the gradient is not finite, stop at once on a CPU; on a GPU leave the weights as they are.
+        """Raise immediately on a CPU if the gradient is not finite; on a GPU skip the step.
 
-        There the optimizer itself looks at `found_inf`, and the failure comes to light when it is next read.
+        There the fused optimizer checks `found_inf`, and the failure is raised when the counter is next read.
         """
         failed = self.failed.add(norm)
         if not self.scaler.is_enabled():
@@ -248,9 +248,9 @@ class Trainer:
         self.scaler.update()
 
     def _check_failures(self) -> None:
-        """Raise if training has diverged; while a loss scale is too large some updates fail, but not many in a row."""
-        together, in_a_row = self.failed.read()
-        if in_a_row >= FP16_PATIENCE if self.scaler.is_enabled() else together > 0:
+        """Raise if training has diverged; in fp16 a few failures in a row only mean that the loss scale is too high."""
+        total, in_a_row = self.failed.read()
+        if in_a_row >= FP16_PATIENCE if self.scaler.is_enabled() else total > 0:
             bad = first_bad_gradient(self.model)
             raise self._divergence(f"the gradient{'' if bad is None else f' of {bad}'} is not finite", in_a_row)
 
@@ -328,22 +328,22 @@ class Trainer:
         return [step for _, step in self.ranking]
 
     def _averaged(self) -> AbstractContextManager[None]:
-        """Within the context, the model has the weights that would be used: the moving average, if there is one."""
+        """Use the moving average of the weights, if enabled, for the duration of the context."""
         return nullcontext() if self.ema is None else self.ema.in_place()
 
     def _is_asked_to_stop(self) -> bool:
-        """Whether a callback ends the training here. A signal saves and raises.
+        """Whether a callback requested a stop; after a signal, save and raise.
 
-        Several ranks must agree, and ask each other every ten steps only.
+        Several ranks must agree, so they check only every ten steps.
         """
         if self.ranks.count > 1 and self.step % STOP_EVERY:
             return False
-        asked = self.ranks.gather((self.signals, self.reporter.stopped))
-        signals = [number for own, _ in asked for number in own]
+        requests = self.ranks.gather((self.signals, self.reporter.stopped))
+        signals = [number for own, _ in requests for number in own]
         if signals:
             if self.saved_step != self.step:
                 self.save()
             raise StoppedError(
                 f"Stopped at step {self.step} and saved; rerun the same command to resume.", EXIT_CODES[signals[0]]
             )
-        return any(stopped for _, stopped in asked)
+        return any(stopped for _, stopped in requests)

@@ -1,4 +1,4 @@
-"""Validation: the loss of all validation pairs, and the BLEU of a sample of them. Each rank does its share."""
+"""Validation loss and BLEU, computed in parallel on all ranks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lamina.training.distributed import Ranks
 from lamina.training.loading import as_tensors, prefetch
 from lamina.training.statistics import Tally, Window
 
-BLEU_CHUNK = 200  # sentences between two signs of progress
-Show = Callable[[int, int], None]  # how much is done, and how much there is
+BLEU_CHUNK = 200  # sentences between progress updates
+Show = Callable[[int, int], None]  # done, total
 
 
 def validation_loss(
     model: Seq2Seq, valid: Batches, smoothing: float, precision: Precision, ranks: Ranks, show: Show
 ) -> tuple[Window, float | None]:
-    """Sums over all ranks, and the mean −log p of the renormalised distribution where the head's own is not one."""
+    """Return sums over all ranks, and the mean nll of the renormalised distribution if the head is not normalised."""
     tally, device = Tally(ranks.device), ranks.device
     normalised = torch.zeros((), dtype=torch.float64, device=device)
     updates = valid.updates(0)
@@ -47,8 +47,8 @@ def validation_loss(
 def validation_bleu(
     model: Seq2Seq, data: PreparedData, decode: SearchSettings, sentences: int, ranks: Ranks, show: Show
 ) -> float:
-    """sacreBLEU of the first validation pairs, decoded as the recipe says; each rank translates its share."""
-    from lamina.translation import Translator  # with compiled loops, which most trainings do without
+    """sacreBLEU of the first validation pairs, decoded with the recipe's search settings and split over ranks."""
+    from lamina.translation import Translator  # imports the compiled engine, which most training runs do not need
 
     split = data.split("valid")
     numbers = range(ranks.rank, min(sentences, len(split)), ranks.count)

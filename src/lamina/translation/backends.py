@@ -1,6 +1,6 @@
-"""Decoding backends: the CPU engine if it supports the model, otherwise torch, on any device.
+"""Decoding backends: the CPU engine if it supports the model, otherwise torch on any device.
 
-Beam search by the engine needs no torch, so this module imports it only where it is used.
+The engine's beam search does not need torch, so this module imports torch lazily.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from lamina.model.seq2seq import Seq2Seq
     from lamina.search.sampling import Sampler
 
-Hypotheses = list[list[Hypothesis]]  # of every source, best first
+Hypotheses = list[list[Hypothesis]]  # per source, best first
 COPIES = "--shortlist: not supported for head `pointer`, which copies any token; omit it."
 
 
 @dataclass(frozen=True)
 class SourceBatch:
-    """Sources that are decoded together, and what their targets must start with."""
+    """Sources to decode in one batch, with optional target prefixes."""
 
     sources: Sequence[Sequence[int]]
     prefixes: Sequence[Sequence[int]] | None = None
@@ -44,24 +44,24 @@ class Backend(Protocol):
 
     @property
     def batches_at_once(self) -> int:
-        """Batches that it works on at the same time."""
+        """Number of batches decoded in parallel."""
 
     def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
         """Beam search, batch by batch, in order."""
 
     def sample(self, batch: SourceBatch, sampler: Sampler) -> Hypotheses:
-        """Samples of every source."""
+        """Draw samples for each source of a batch."""
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> list[tuple[Tensor, ...]]:
-        """What every decoder layer of the first model attends to in each stream, (heads, target, source), before it
-        writes each token of the target.
+        """Cross-attention of the first model under teacher forcing: per decoder layer and stream, (heads, target,
+        source).
         """
 
 
 def choose_backend(
     models: Sequence[Seq2Seq], int8: bool = False, shortlist: Shortlist | None = None
 ) -> tuple[Backend, list[str]]:
-    """The fastest backend for these models, and notes for the user."""
+    """Choose the fastest backend for these models; also return notes for the user."""
     from lamina.engine.compilation import make_engine
     from lamina.engine.lowering.parts import UnsupportedModule
     from lamina.translation.torch_backend import TorchBackend
@@ -81,21 +81,21 @@ def choose_backend(
 
 
 class EngineBackend:
-    """The CPU engine, with one thread for each of torch's; they share the weights."""
+    """The CPU engine with as many threads as torch; all threads share the weights."""
 
     def __init__(self, engine: Engine, shortlist: Shortlist | None = None) -> None:
         if shortlist is not None and engine.lowered.copies:
             raise UsageError(COPIES)
         self.engine, self.shortlist = engine, shortlist
         self._pool: ThreadPoolExecutor | None = None
-        self._pool_of = (0, 0)  # its threads, and the process that made it: threads do not survive a fork
+        self._pool_key = (0, 0)  # number of threads and process id: threads do not survive a fork
 
     @property
     def batches_at_once(self) -> int:
         return thread_count()
 
     def search(self, batches: Sequence[SourceBatch], settings: SearchSettings) -> Iterator[Hypotheses]:
-        """When the caller stops iterating (Ctrl-C, an error), running searches end at their next step."""
+        """Beam search on the thread pool; closing the iterator early (Ctrl-C, an error) stops running searches."""
         stops = [np.zeros(len(batch.sources), np.int64) for batch in batches]
         futures: list[Future[Hypotheses]] = []
         try:
@@ -103,7 +103,7 @@ class EngineBackend:
                 for batch, stop in zip(batches, stops, strict=True):
                     yield self._search(batch, settings, stop)
                 return
-            pool = self._threads()
+            pool = self._thread_pool()
             futures = [
                 pool.submit(self._search, batch, settings, stop) for batch, stop in zip(batches, stops, strict=True)
             ]
@@ -135,8 +135,8 @@ class EngineBackend:
         layers = self.engine.attention(source, [self.engine.start_id, *target[:-1]])
         return [tuple(torch.from_numpy(stream) for stream in streams) for streams in layers]
 
-    def _threads(self) -> ThreadPoolExecutor:
-        wanted = (self.batches_at_once, os.getpid())
-        if self._pool is None or self._pool_of != wanted:
-            self._pool, self._pool_of = ThreadPoolExecutor(wanted[0], thread_name_prefix="lamina-engine"), wanted
+    def _thread_pool(self) -> ThreadPoolExecutor:
+        key = (self.batches_at_once, os.getpid())
+        if self._pool is None or self._pool_key != key:
+            self._pool, self._pool_key = ThreadPoolExecutor(key[0], thread_name_prefix="lamina-engine"), key
         return self._pool

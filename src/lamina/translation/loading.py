@@ -1,4 +1,4 @@
-"""Loading of translators from disk."""
+"""Load translators from runs, checkpoints, model folders and ONNX exports."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def load(
 
 
 def load_for_cpu(files: Sequence[ModelFiles], int8: bool, shortlist: Shortlist | None) -> Translator:
-    """From the cache of lowered models if they are there, without torch; else they are loaded, lowered and kept."""
+    """Load from the cache of lowered models, without torch; on a miss, load, lower and cache the models."""
     from lamina.engine import cache
 
     identities = [each.identity for each in files]
@@ -87,25 +87,25 @@ def load_for_cpu(files: Sequence[ModelFiles], int8: bool, shortlist: Shortlist |
 
 
 def load_models(files: Sequence[ModelFiles], device: str) -> list[Seq2Seq]:
-    """The models themselves."""
+    """Load the torch models in evaluation mode."""
     from lamina.store.model_folder import load_model
 
-    place = choose_device(device)
+    target_device = choose_device(device)
     require_unchanged(files)
-    models = [load_model(each).model.to(place).eval() for each in files]
+    models = [load_model(each).model.to(target_device).eval() for each in files]
     require_unchanged(files)
     return models
 
 
 def require_unchanged(files: Sequence[ModelFiles]) -> None:
-    """Refuse folders that another model has replaced since their digests were checked."""
+    """Raise if a model folder was replaced after its digests were checked."""
     for each in files:
         if read_config_file(each.folder / CONFIG) != each.config:
             raise DataError(f"{each.folder}: was replaced by another model while in use; load it again.")
 
 
 def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
-    """A translator from a folder that `lamina export --to onnx` wrote."""
+    """Load a translator from the output of `lamina export --to onnx`."""
     from lamina.translation.onnx import OnnxBackend
 
     if not alone:
@@ -119,7 +119,7 @@ def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
 
 
 def int8_ratio(translator: Translator) -> float:
-    """The decoding time in 8 bits, relative to 32 bits; measured on a few short sources."""
+    """Measure the decoding time of int8 relative to fp32 on a few short sources."""
     from lamina.engine.compilation import make_engine
 
     assert isinstance(translator.backend, EngineBackend)

@@ -1,4 +1,4 @@
-"""A folder of ONNX graphs behind search's protocol."""
+"""Decoding with ONNX graphs, through the `Stepper` protocol of the search."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class OnnxState:
-    """What the encoder graph gave, one row per source, and what the decoder graph keeps, one per hypothesis."""
+    """Encoder outputs, one row per source, and decoder caches, one row per hypothesis."""
 
     memory: Arrays
     caches: Arrays
@@ -36,7 +36,7 @@ class OnnxState:
 
 
 class OnnxStepper:
-    """The two graphs of an export, step by step."""
+    """Steps through the encoder and decoder graphs of an export."""
 
     def __init__(self, folder: Path, description: OnnxDescription) -> None:
         self.description = description
@@ -55,22 +55,22 @@ class OnnxStepper:
         return OnnxState(memory, caches, 0, len(source_BS))
 
     def step(self, tokens_R: Tensor, state: OnnxState) -> tuple[LogProbs, OnnxState]:
-        """Read one more token in every row."""
-        fed: dict[str, Any] = {"tokens": tokens_R.numpy(), "position": np.array(state.position)}
-        fed |= {**state.memory, **state.caches}
-        log_probs_RV, *extended = self.decoder.run(None, {name: fed[name] for name in self.inputs})
+        """Feed one token per row."""
+        feeds: dict[str, Any] = {"tokens": tokens_R.numpy(), "position": np.array(state.position)}
+        feeds |= {**state.memory, **state.caches}
+        log_probs_RV, *extended = self.decoder.run(None, {name: feeds[name] for name in self.inputs})
         log_probs_BWV = torch.from_numpy(log_probs_RV).view(state.sources, -1, log_probs_RV.shape[1])
         caches = dict(zip(state.caches, extended, strict=True))
         normaliser_BW1 = log_probs_BWV.new_zeros(*log_probs_BWV.shape[:2], 1)
         return LogProbs(log_probs_BWV, normaliser_BW1), replace(state, caches=caches, position=state.position + 1)
 
     def reorder(self, state: OnnxState, rows_R: Tensor) -> OnnxState:
-        """Rows take over others' caches."""
+        """Reorder the caches to follow the beam."""
         rows = rows_R.numpy()
         return replace(state, caches={name: cache[rows] for name, cache in state.caches.items()})
 
     def keep(self, state: OnnxState, sources: Tensor) -> OnnxState:
-        """The state of these sources only."""
+        """Drop all sources but these."""
         kept = sources.numpy()
         memory = {name: tensor[kept] for name, tensor in state.memory.items()}
         caches = {
@@ -81,7 +81,7 @@ class OnnxStepper:
 
 
 def open_graph(path: Path) -> Any:
-    """A session of onnxruntime, with as many threads as torch has."""
+    """Open an onnxruntime session with as many threads as torch."""
     try:
         import onnxruntime
     except ImportError as error:
@@ -90,12 +90,12 @@ def open_graph(path: Path) -> Any:
     options.intra_op_num_threads = torch.get_num_threads()
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own kinds have no common base
+    except Exception as error:  # onnxruntime's exceptions have no common base class
         raise DataError(f"{path}: onnxruntime cannot open it ({str(error).splitlines()[0]}).") from error
 
 
 class OnnxBackend:
-    """Decodes with onnxruntime, one batch after another."""
+    """Decodes with onnxruntime, one batch at a time."""
 
     batches_at_once = 1
 

@@ -1,4 +1,4 @@
-"""The result of translating a line."""
+"""The result of translating one line."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Translation:
         return self.text
 
     def __repr__(self) -> str:
-        more = f", nbest={len(self.nbest)}" if self.nbest else ""
-        return f"Translation({self.text!r}, score={self.score:.4f}{more})"
+        nbest = f", nbest={len(self.nbest)}" if self.nbest else ""
+        return f"Translation({self.text!r}, score={self.score:.4f}{nbest})"
 
     def _repr_html_(self) -> str:
-        each = "".join(f"<li>{escape(one.text)} <small>{one.score:.3f}</small></li>" for one in self.nbest)
-        shown = f"<ol>{each}</ol>" if each else f"<p>{escape(self.text)} <small>{self.score:.3f}</small></p>"
+        items = "".join(f"<li>{escape(each.text)} <small>{each.score:.3f}</small></li>" for each in self.nbest)
+        shown = f"<ol>{items}</ol>" if items else f"<p>{escape(self.text)} <small>{self.score:.3f}</small></p>"
         return shown if self.attention is None else shown + self.plot_attention().svg

@@ -1,4 +1,4 @@
-"""Shallow-deep decoding (Wu et al. 2019): the best of both models' n-best lists, by the mean of both scores."""
+"""Shallow-deep decoding (Wu et al. 2019): rerank both models' n-best lists by the mean of their scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lamina.translation.translator import WINDOW, Translator, is_blank
 
 
 class ShallowDeep:
-    """A model, and the one that it was grown from."""
+    """Decodes with a grown model and the shallow model it was grown from."""
 
     def __init__(self, deep: Translator, shallow: Translator) -> None:
         if other_vocabulary(deep.text, shallow.text):
@@ -22,12 +22,12 @@ class ShallowDeep:
         self.deep, self.shallow = deep, shallow
 
     def stream(self, lines: Iterable[str], settings: SearchSettings, nbest: int = 1) -> Iterator[Translation]:
-        """Translations in order; a score is the mean of both models' length-normalised ones."""
+        """Yield translations in order; scores are means of both models' length-normalised scores."""
         lines = iter(lines)
         while chunk := list(islice(lines, WINDOW)):
             sources, cuts = self.deep.encode(chunk)
-            wanted = [source for source in sources if not is_blank(source)]
-            ranked = iter(self.rank(wanted, settings))
+            nonblank = [source for source in sources if not is_blank(source)]
+            ranked = iter(self.rank(nonblank, settings))
             for source, cut in zip(sources, cuts, strict=True):
                 if is_blank(source):
                     yield Translation("")
@@ -35,18 +35,18 @@ class ShallowDeep:
                     yield self.deep.to_translation(next(ranked), nbest, cut)
 
     def rank(self, sources: list[list[int]], settings: SearchSettings) -> list[list[Hypothesis]]:
-        """Every source's hypotheses of either model, best first by both."""
+        """Merge both models' hypotheses per source and sort them by mean score."""
         lists = [each.search_ids(sources, settings) for each in (self.deep, self.shallow)]
-        joined = [
-            list({tuple(found.tokens): found.tokens for own in both for found in own}.values())
+        merged = [
+            list({tuple(each.tokens): each.tokens for hypotheses in both for each in hypotheses}.values())
             for both in zip(*lists, strict=True)
         ]
-        flat_sources = [source for source, targets in zip(sources, joined, strict=True) for _ in targets]
-        flat_targets = [target for targets in joined for target in targets]
+        flat_sources = [source for source, targets in zip(sources, merged, strict=True) for _ in targets]
+        flat_targets = [target for targets in merged for target in targets]
         scored = [each.rescore(flat_sources, flat_targets, settings.lenpen) for each in (self.deep, self.shallow)]
         means = iter(
             Hypothesis(one.tokens, (one.log_prob + other.log_prob) / 2, (one.score + other.score) / 2)
             for one, other in zip(*scored, strict=True)
         )
-        found = [list(islice(means, len(targets))) for targets in joined]
-        return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in found]
+        rescored = [list(islice(means, len(targets))) for targets in merged]
+        return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in rescored]

@@ -1,4 +1,4 @@
-"""Parts of a file's lines, which are translated independently and concatenated afterwards."""
+"""Shards of an input file, read independently of each other; concatenated in order, they are the whole file."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from typing import IO
 from lamina.base.reading import decode_lines, open_bytes, read_lines
 from lamina.errors import DataError, UsageError
 
-BLOCK = 2**24  # bytes read at a time where lines are only counted
+BLOCK = 2**24  # bytes per read when counting lines
 SUFFIXES = {"text": "txt", "jsonl": "jsonl", "tsv": "tsv", "moses": "moses"}
 
 
 @dataclass(frozen=True)
 class InputPart:
-    """Part `number` of `count`, from 1."""
+    """Shard `number` of `count`, counted from 1."""
 
     number: int
     count: int
 
     @classmethod
     def parse(cls, text: str) -> InputPart:
-        """From `I/N`."""
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
-        if not found or not 1 <= int(found[1]) <= int(found[2]):
+        """Parse `I/N`."""
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
             raise UsageError(f"--shard must be I/N with I from 1 to N, such as 3/100, but is {text} instead.")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
     def name(self, form: str) -> str:
-        """The name of the output file; sorted by name, the parts form the whole."""
+        """Name of the output file; shards sort by name in input order."""
         return f"part-{self.number:06}-of-{self.count:06}.{SUFFIXES[form]}"
 
     def pattern(self, form: str) -> str:
-        """A glob pattern for the names of all parts."""
+        """Glob pattern that matches the output files of all shards."""
         return f"part-*-of-{self.count:06}.{SUFFIXES[form]}"
 
 
 def read_shard(path: Path, shard: InputPart, numbered: bool) -> tuple[int, Iterator[str]]:
-    """The number of its first line, if that is wanted (else 1), and its lines.
+    """Return the number of the shard's first line (1 unless `numbered`) and its lines.
 
-    A plain file is cut by bytes, at the ends of lines: a part is found without reading those before it. Of a compressed
-    one the lines are counted first.
+    Plain files are split by byte offset at line ends, so a shard is found without reading those before it. For
+    compressed files the lines are counted first.
     """
     if path.suffix in (".gz", ".zst"):
         total = sum(1 for _ in read_lines(path))
@@ -67,7 +67,7 @@ def read_shard(path: Path, shard: InputPart, numbered: bool) -> tuple[int, Itera
 
 
 def line_start(stream: IO[bytes], position: int) -> int:
-    """Where the first line starts that does so at `position` or after it."""
+    """Offset of the first line that starts at or after `position`."""
     if position == 0:
         return 0
     stream.seek(position - 1)
@@ -76,7 +76,7 @@ def line_start(stream: IO[bytes], position: int) -> int:
 
 
 def count_lines(stream: IO[bytes], end: int) -> int:
-    """Lines that end before a position."""
+    """Count the lines that end before an offset."""
     stream.seek(0)
     lines = 0
     while (left := end - stream.tell()) > 0:
@@ -85,7 +85,7 @@ def count_lines(stream: IO[bytes], end: int) -> int:
 
 
 def lines_between(path: Path, start: int, end: int) -> Iterator[bytes]:
-    """Lines that start from one position up to another."""
+    """Yield the lines that start in [start, end)."""
     with open_bytes(path) as stream:
         stream.seek(start)
         while stream.tell() < end:

@@ -25,7 +25,7 @@ from lamina.translation.backends import COPIES, Hypotheses, SourceBatch
 
 
 class TorchBackend:
-    """Any model that torch runs, on any device, one batch after another."""
+    """Decodes any model with torch, one batch at a time."""
 
     batches_at_once = 1
 
@@ -54,13 +54,13 @@ class TorchBackend:
     def _search_shortlist(
         self, shortlist: Shortlist, batch: SourceBatch, source_BS: Tensor, settings: SearchSettings
     ) -> Hypotheses:
-        words = shortlist.select(batch.sources, batch.prefixes)
-        prefixes = batch.prefixes and [np.searchsorted(words, np.array(each, int)).tolist() for each in batch.prefixes]
-        steppers = [ShortlistStepper(model, torch.as_tensor(words, device=self.device)) for model in self.models]
+        allowed = shortlist.select(batch.sources, batch.prefixes)
+        prefixes = batch.prefixes and [np.searchsorted(allowed, np.array(ids, int)).tolist() for ids in batch.prefixes]
+        steppers = [ShortlistStepper(model, torch.as_tensor(allowed, device=self.device)) for model in self.models]
         stepper: Stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
         found = beam_search(stepper, source_BS, settings, self.model.start_id, prefixes)
         return [
-            [Hypothesis(words[each.tokens].tolist(), each.log_prob, each.score) for each in hypotheses]
+            [Hypothesis(allowed[each.tokens].tolist(), each.log_prob, each.score) for each in hypotheses]
             for hypotheses in found
         ]
 
@@ -77,6 +77,6 @@ class TorchBackend:
 
 
 def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """Rows of one length."""
+    """Pad rows of token ids to equal length."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=device)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lamina.model.seq2seq import Seq2Seq
     from lamina.search.sampling import SamplingSettings
 
-BATCH_SENTENCES, BATCH_TOKENS = 32, 8192  # of a batch, at most: sentences, and padded source tokens
-LONGEST = 1024  # source tokens; the rest of a longer line is not read
-WINDOW = 2000  # lines that are sorted by length together
+BATCH_SENTENCES, BATCH_TOKENS = 32, 8192  # maximum batch size in sentences and in padded source tokens
+LONGEST = 1024  # source tokens; longer lines are truncated
+WINDOW = 2000  # lines sorted by length at a time
 
 
 class Translator:
@@ -51,9 +51,9 @@ class Translator:
         backend: Backend | None = None,
         load_models: Callable[[], list[Seq2Seq]] | None = None,
     ) -> None:
-        """`load_models` is for a backend that does without them until something else asks for them."""
+        """`load_models` loads the torch models lazily, for a backend that does not need them."""
         self._models, self._load_models, self.text = list(models), load_models, text
-        self.settings = settings or SearchSettings()  # what a call does not say
+        self.settings = settings or SearchSettings()  # defaults of each call
         self.notes: list[str] = []  # for the user
         if backend is None:
             backend, self.notes = choose_backend(self._models, int8, shortlist)
@@ -159,10 +159,10 @@ class Translator:
         settings = settings or self.settings
         if sampling is None and nbest > settings.beam:
             raise UsageError(f"nbest must be at most the beam {settings.beam}, but is {nbest} instead.")
-        lines, heads = iter(lines), None if prefixes is None else iter(prefixes)
+        lines, prefix_lines = iter(lines), None if prefixes is None else iter(prefixes)
         draw = None if sampling is None else self._sampler(settings, sampling, nbest)
         while chunk := list(islice(lines, window)):
-            starts = None if heads is None else self._prefixes(list(islice(heads, len(chunk))), len(chunk))
+            starts = None if prefix_lines is None else self._prefixes(islice(prefix_lines, len(chunk)), len(chunk))
             sources, cuts = self.encode(chunk)
             found = self._search_all(sources, settings, starts) if draw is None else draw(sources)
             for source, cut, hypotheses in zip(sources, cuts, found, strict=True):
@@ -176,10 +176,10 @@ class Translator:
 
     def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
         """Encode lines to ids, each ending with eos; also returns how many tokens of each line were truncated."""
-        whole = self.text.source.encode(lines)
-        most = self.text.source.longest or LONGEST
-        sources = [source if len(source) <= most else [*source[: most - 1], source[-1]] for source in whole]
-        return sources, [len(all_of_it) - len(source) for all_of_it, source in zip(whole, sources, strict=True)]
+        encoded = self.text.source.encode(lines)
+        longest = self.text.source.longest or LONGEST
+        sources = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in encoded]
+        return sources, [len(ids) - len(source) for ids, source in zip(encoded, sources, strict=True)]
 
     def translate_tokens(
         self, sources: Sequence[Sequence[str]], batch_sentences: int = BATCH_SENTENCES, **search: Unpack[SearchOptions]
@@ -257,7 +257,7 @@ class Translator:
     def _sampler(
         self, settings: SearchSettings, sampling: SamplingSettings, samples: int
     ) -> Callable[[Sequence[Sequence[int]]], list[list[Hypothesis]]]:
-        """What draws samples of sources, from one generator."""
+        """Return a function that samples translations with one seeded generator."""
         import torch
 
         from lamina.search.sampling import Sampler
@@ -274,15 +274,15 @@ class Translator:
         return draw
 
     def _batches(self, sources: Sequence[Sequence[int]], sentences: int, workers: int) -> list[list[int]]:
-        wanted = [number for number, source in enumerate(sources) if not is_blank(source)]
-        lengths = [len(sources[number]) for number in wanted]
-        return [[wanted[place] for place in batch] for batch in cut_batches(lengths, sentences, workers)]
+        nonblank = [number for number, source in enumerate(sources) if not is_blank(source)]
+        lengths = [len(sources[number]) for number in nonblank]
+        return [[nonblank[index] for index in batch] for batch in cut_batches(lengths, sentences, workers)]
 
     def _translation(self, hypotheses: Sequence[Hypothesis], nbest: int) -> Translation:
         target = self.text.target
         each = [
             Translation(
-                target.decode(hypothesis.tokens).replace("\n", " "),  # a line stays a line, whatever is written
+                target.decode(hypothesis.tokens).replace("\n", " "),  # one output line per input line
                 hypothesis.score,
                 hypothesis.log_prob,
                 [target.vocabulary.symbols[token] for token in hypothesis.tokens],
@@ -297,8 +297,9 @@ class Translator:
 
         return torch.stack(self.backend.attention(source, tokens)[-1]).mean(dim=(0, 1))
 
-    def _prefixes(self, lines: Sequence[str], wanted: int) -> list[list[int]]:
-        if len(lines) < wanted:
+    def _prefixes(self, lines: Iterable[str], count: int) -> list[list[int]]:
+        lines = list(lines)
+        if len(lines) < count:
             raise DataError("There are fewer prefixes than lines to translate.")
         return [ids[:-1] for ids in self.text.target.encode(lines)]
 
@@ -309,7 +310,7 @@ def _in_order(
     done: Iterable[Sequence[list[Hypothesis]]],
     settings: SearchSettings,
 ) -> list[list[Hypothesis]]:
-    """What was found for each sentence, by its number; nothing for those in no batch."""
+    """Collect hypotheses by sentence number; sentences in no batch get an empty list."""
     results: list[list[Hypothesis]] = [[] for _ in range(count)]
     for numbers, found in zip(batches, done, strict=True):
         for number, hypotheses in zip(numbers, found, strict=True):
@@ -325,22 +326,22 @@ def _in_order(
 
 
 def is_blank(source: Sequence[int]) -> bool:
-    """Whether there is nothing to translate before eos."""
+    """Whether the source is empty apart from eos."""
     return len(source) <= 1
 
 
 def cut_batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES, workers: int = 1) -> Iterator[list[int]]:
-    """Numbers of sentences, the longest first, in batches of which every worker has equally many.
+    """Yield batches of sentence numbers, longest sentences first, with equally many batches per worker.
 
     Sentences of similar length are grouped; with one batch per worker, the batches are balanced instead.
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     rounds = max(1, -(-len(order) // (sentences * workers)))
     shares = [order] if rounds > 1 else [order[first::workers] for first in range(workers)]
-    most = -(-len(order) // (rounds * workers))
+    batch_size = -(-len(order) // (rounds * workers))
     for share in shares:
         start = 0
         while start < len(share):
-            size = max(1, min(most, BATCH_TOKENS // max(1, lengths[share[start]])))
+            size = max(1, min(batch_size, BATCH_TOKENS // max(1, lengths[share[start]])))
             yield share[start : start + size]
             start += size

@@ -1,4 +1,4 @@
-"""A demo corpus as code: English and German sentences from one synchronous grammar, the same on every machine."""
+"""Synthetic English–German corpus from a synchronous grammar, identical on every machine."""
 
 from lamina.demo.grammar.pairs import Split, demo_pairs, write_demo
 

@@ -1,4 +1,4 @@
-"""The adjectives, and which of them suit which kind of noun."""
+"""Adjectives, grouped by the kinds of nouns they modify."""
 
 from __future__ import annotations
 

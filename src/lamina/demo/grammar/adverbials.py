@@ -1,4 +1,4 @@
-"""Adverbials of time and frequency by tense, and the conjunctions."""
+"""Adverbials of time and frequency by tense, and conjunctions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing clauses: a verb, its frame filled, and at most one relative clause."""
+"""Random clauses: a verb with its arguments, and at most one relative clause."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _TENSES: dict[Verb, tuple[Tense, ...]] = {
     verb: tuple(tense for tense in verb.tenses for _ in range(_TENSE_WEIGHTS[tense])) for verb in v.VERBS
 }
 _OF_SOMEBODY = (*adj.MOODS, adj.FRIENDLY, adj.POLITE, adj.FAMOUS, adj.CLEVER)
-_TELLING = tuple(verb for verb in v.ACTIONS if verb not in (v.SLEEP, v.FALL_ASLEEP, v.NEED))
+_RELATIVE_VERBS = tuple(verb for verb in v.ACTIONS if verb not in (v.SLEEP, v.FALL_ASLEEP, v.NEED))
 _Objects = tuple[Nominal | None, Nominal | None, PrepositionalPhrase | None, PrepositionalPhrase | None]
 _RelativeFrame = tuple[Gap, Verb, Preposition | None]
 
 
 def _relative_frames(noun: Noun) -> tuple[_RelativeFrame, ...]:
-    """What can be told about a noun.
+    """List the relative clauses that a noun can have.
 
-    Nobody who acts is an accusative here: "die Frau, die das Kind sieht" would be both who sees and whom it sees.
+    Animate nouns are never accusative gaps: in "die Frau, die das Kind sieht" the woman could be subject or object.
     """
-    frames: list[_RelativeFrame] = [("nom", verb, None) for verb in _TELLING if noun in verb.subjects]
+    frames: list[_RelativeFrame] = [("nom", verb, None) for verb in _RELATIVE_VERBS if noun in verb.subjects]
     if noun in PERSONS:
         frames += [("dat", verb, None) for verb in (v.HELP, v.THANK, v.LISTEN_TO, v.FOLLOW) * 3]
     elif all(verb in (v.BELONG_TO, v.LIE) for _, verb, _ in frames):
@@ -47,7 +47,7 @@ _RELATIVE_FRAMES = {noun: _relative_frames(noun) for noun in NOUNS}
 
 
 class ClauseDrawer(PhraseDrawer):
-    """Draws clauses; each phrase of a clause fits its verb."""
+    """Draws random clauses whose phrases fit the verb."""
 
     def clause(
         self,
@@ -59,14 +59,14 @@ class ClauseDrawer(PhraseDrawer):
         relatives: bool = True,
         settled: bool = False,
     ) -> Clause:
-        """A clause with one of the verbs and the given subject, if any; `settled`: neither denied nor timed."""
+        """Draw a clause with one of the verbs and the given subject, if any; `settled` excludes negation and time."""
         verb = self.choose_fresh(verbs)
         self.names_are_clear = not isinstance(subject, Name)
         if verb is v.BE:
             return self._description(subject)
         tense = self.choose([tense for tense in tenses if tense in verb.tenses] or _TENSES[verb])
         negated = not settled and tense != "must" and self.chance(0.16)
-        owned = verb is not v.BELONG_TO  # no "my car belongs to Anna"
+        owned = verb is not v.BELONG_TO  # avoids "my car belongs to Anna"
         subject = subject or self.subject(verb.subjects, definite=negated, owned=owned)
         if isinstance(subject, NounPhrase):
             if subject.noun not in PERSONS and tense not in v.NO_MODAL:
@@ -82,7 +82,7 @@ class ClauseDrawer(PhraseDrawer):
         return self._modified(Clause(*frame, *objects), fronting, settled)
 
     def _description(self, subject: Nominal | None) -> Clause:
-        """Somebody or something is such and such; a given subject is in some mood."""
+        """Draw a predicative clause ("the book is old"); a given subject gets a mood ("he is tired")."""
         qualities = adj.MOODS if subject is not None else _OF_SOMEBODY
         subject = subject or self.subject(v.BE.subjects, definite=True, plain=True)
         if isinstance(subject, NounPhrase) and subject.noun not in PERSONS:
@@ -95,7 +95,7 @@ class ClauseDrawer(PhraseDrawer):
         )
 
     def _objects(self, verb: Verb, subject: Nominal | None, negated: bool, gap: Gap | None = None) -> _Objects:
-        """Dative, accusative, complement and required place of a verb, all but the gap."""
+        """Draw dative, accusative, complement and required place of a verb, except the gap."""
         dative = accusative = complement = place = None
         if verb.dative and gap != "dat":
             dative = self.object(verb.dative, "dat", subject, definite=negated)
@@ -103,7 +103,7 @@ class ClauseDrawer(PhraseDrawer):
             owned, most = not verb.makes, verb.most
             accusative = self.object(verb.accusative, "acc", subject, definite=False, owned=owned, most=most)
             if negated and isinstance(accusative, NounPhrase):
-                accusative = _deny(accusative)
+                accusative = _negate(accusative)
         if verb.preposition is not None and not (verb.spots and self.chance(0.2)):
             nominal = self.object(verb.complement, verb.preposition.case, subject, definite=negated)
             complement = PrepositionalPhrase(verb.preposition, nominal)
@@ -121,7 +121,7 @@ class ClauseDrawer(PhraseDrawer):
         return PrepositionalPhrase(spot.preposition, phrase)
 
     def _modified(self, clause: Clause, fronting: bool, settled: bool) -> Clause:
-        """The clause with a place, a time or a frequency, and perhaps one of them in front."""
+        """Add a place, a time or a frequency to a clause, possibly fronted."""
         verb = clause.verb
         place, time, frequency = clause.place, None, None
         fronted: Literal["time", "place"] | None = None
@@ -138,7 +138,7 @@ class ClauseDrawer(PhraseDrawer):
         return replace(clause, place=place, time=time, frequency=frequency, fronted=fronted)
 
     def _when(self, clause: Clause) -> tuple[Adverbial | None, Adverbial | None]:
-        """A time, a frequency or neither; one of them in a sentence is enough."""
+        """Draw a time or a frequency, at most one per sentence."""
         verb, tense = clause.verb, clause.tense
         if self.chance(0.45) or not self.once("when"):
             return None, None
@@ -154,7 +154,7 @@ class ClauseDrawer(PhraseDrawer):
         return None, None
 
     def _relate_last(self, verb: Verb, objects: _Objects) -> _Objects:
-        """The objects with a relative clause on the last of them, where both languages have it last."""
+        """Add a relative clause to the last object, if it is last in both languages."""
         dative, accusative, complement, place = objects
         if place is not None:
             place = self._relate_governed(place)
@@ -174,7 +174,7 @@ class ClauseDrawer(PhraseDrawer):
         return phrase
 
     def _with_relative(self, head: NounPhrase) -> NounPhrase:
-        """The phrase with a relative clause, if its determiner and its noun can have one."""
+        """Add a relative clause to a phrase, if its determiner and noun allow one."""
         frames = [frame for frame in _RELATIVE_FRAMES[head.noun] if frame[1] not in self.used]
         if head.possessor is not None or head.determiner not in ("the", "a") or head.number or not frames:
             return head
@@ -194,8 +194,8 @@ class ClauseDrawer(PhraseDrawer):
         )
 
 
-def _deny(phrase: NounPhrase) -> NounPhrase:
-    """An indefinite phrase as the place of the negation (kein), a counted one as definite."""
+def _negate(phrase: NounPhrase) -> NounPhrase:
+    """Negate an indefinite phrase with "kein"; make a counted one definite."""
     if phrase.possessor is not None or phrase.determiner not in ("a", "bare"):
         return phrase
     return replace(phrase, determiner="the" if phrase.number else "no", number=0)

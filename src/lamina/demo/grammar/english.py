@@ -1,4 +1,4 @@
-"""Abstract sentences in English."""
+"""Realisation of abstract sentences in English."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WANT_TO = ("want to", "wants to", "want to")
 
 
 def write_english(sentence: Sentence) -> str:
-    """The sentence with capital and full stop."""
+    """Write a sentence in English."""
     text = _clause(sentence.main)
     if sentence.conjunction is not None and sentence.other is not None:
         joined = f"{sentence.conjunction.english} {_clause(sentence.other)}"
@@ -60,7 +60,7 @@ def _clause(clause: Clause) -> str:
 
 
 def _verb_group(clause: Clause) -> str:
-    """Auxiliaries, `not`, the adverb of frequency and the verb."""
+    """Write auxiliaries, `not`, the adverb of frequency and the verb."""
     verb, tense, agreement = clause.verb, clause.tense, clause.agreement
     adverb = f"{clause.frequency.english} " if clause.frequency is not None else ""
     negation = "not " if clause.negated else ""
@@ -98,7 +98,7 @@ def _prepositional_phrase(phrase: PrepositionalPhrase) -> str:
 
 
 def _nominal(nominal: Name | NounPhrase, no: str) -> str:
-    """`no` is how a negative determiner is said: "no" in a subject, "a" or "any" after a negated verb."""
+    """Write a name or noun phrase; `no` is the negative determiner: "no", or "a" or "any" after a negated verb."""
     if isinstance(nominal, Name):
         return nominal.text
     words = [adjective.english for adjective in nominal.adjectives]

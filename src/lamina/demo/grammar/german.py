@@ -1,4 +1,4 @@
-"""Abstract sentences in German: word order around the two parts of the verb."""
+"""Realisation of abstract sentences in German, with its word order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INDEFINITE = frozenset({"a", "bare", "no"})
 
 
 def write_german(sentence: Sentence) -> str:
-    """The sentence with capital, commas and full stop."""
+    """Write a sentence in German."""
     conjunction, other = sentence.conjunction, sentence.other
     if conjunction is None or other is None:
         text = _verb_second(sentence.main)
@@ -34,7 +34,7 @@ def write_german(sentence: Sentence) -> str:
 
 
 def _verb_second(clause: Clause, fronted: bool = False) -> str:
-    """A main clause: one phrase, the finite verb, the rest; `fronted` if that phrase is a clause already written."""
+    """Write a main clause (verb-second); `fronted` if a subordinate clause already fills the first position."""
     finite, infinite = _verb_parts(clause)
     if fronted:
         parts = [finite, *_subject_and_pronouns(clause)]
@@ -51,14 +51,14 @@ def _verb_second(clause: Clause, fronted: bool = False) -> str:
 
 
 def _verb_final(clause: Clause) -> str:
-    """A subordinate clause, after its conjunction or relative pronoun."""
+    """Write a subordinate clause (verb-final), without its conjunction or relative pronoun."""
     finite, infinite = _verb_parts(clause)
     verb = infinite + finite if clause.tense == "present" else f"{infinite} {finite}"
     return " ".join([*_subject_and_pronouns(clause), *_middle(clause), verb]) + _extraposed(clause)
 
 
 def _verb_parts(clause: Clause) -> tuple[str, str]:
-    """The finite verb, and what a main clause puts last: a separable prefix, a participle or an infinitive."""
+    """Return the finite verb and the final part of a main clause: separable prefix, participle or infinitive."""
     verb, tense, agreement = clause.verb, clause.tense, clause.agreement
     if tense == "present":
         return verb.present[agreement], verb.prefix
@@ -80,13 +80,13 @@ def _pronouns(clause: Clause) -> list[str]:
 
 
 def _subject_and_pronouns(clause: Clause) -> list[str]:
-    """What follows a finite verb or a conjunction: pronouns stand even before a subject, if that is indefinite."""
+    """Write subject and pronouns after a finite verb or conjunction; pronouns precede an indefinite subject."""
     subject, pronouns = _subject(clause), _pronouns(clause)
     return pronouns + subject if pronouns and _is_indefinite(clause.subject) else subject + pronouns
 
 
 def _middle(clause: Clause) -> list[str]:
-    """The middle field behind the pronouns: time first; a place of rest behind definite objects, before indefinite."""
+    """Write the middle field after the pronouns: a location follows definite objects and precedes indefinite ones."""
     nominals = [(case, nominal) for case, nominal in _objects(clause) if not isinstance(nominal, Pronoun)]
     early = [decline(nominal, case) for case, nominal in nominals if _is_early(case, nominal)]
     late = [decline(nominal, case) for case, nominal in nominals if not _is_early(case, nominal)]
@@ -94,7 +94,7 @@ def _middle(clause: Clause) -> list[str]:
     time = [clause.time.german] if clause.time is not None and clause.fronted != "time" else []
     place = [govern(clause.place)] if clause.place is not None and clause.fronted != "place" else []
     complement = [govern(clause.complement)] if clause.complement is not None else []
-    if clause.negated and not _is_denied(clause.accusative):
+    if clause.negated and not _has_kein(clause.accusative):
         parts = [*early, *late, *time, "nicht", *place]
     else:
         often = [clause.frequency.german] if clause.frequency is not None else []
@@ -111,13 +111,13 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[Case, Nominal]]:
-    """Dative before accusative."""
+    """Objects, dative before accusative."""
     cases: tuple[tuple[Case, Nominal | None], ...] = (("dat", clause.dative), ("acc", clause.accusative))
     return [(case, nominal) for case, nominal in cases if nominal is not None]
 
 
 def _is_early(case: Case, nominal: Nominal) -> bool:
-    """Whether an object stands before the time: names and definite datives do."""
+    """Whether an object precedes the time: names and definite datives do."""
     return isinstance(nominal, Name) or (case == "dat" and not _is_indefinite(nominal))
 
 
@@ -125,12 +125,12 @@ def _is_indefinite(nominal: Nominal | None) -> bool:
     return isinstance(nominal, NounPhrase) and nominal.possessor is None and nominal.determiner in _INDEFINITE
 
 
-def _is_denied(nominal: Nominal | None) -> bool:
+def _has_kein(nominal: Nominal | None) -> bool:
     return isinstance(nominal, NounPhrase) and nominal.determiner == "no"
 
 
 def _extraposed(clause: Clause) -> str:
-    """The relative clause of the last object or place, which German puts behind the verb."""
+    """Write the relative clause of the last object or place, which follows the verb in German."""
     for phrase in (clause.place, clause.complement):
         if phrase is not None and (relative := _relative_clause(phrase.nominal)):
             return f"{relative},"

@@ -1,4 +1,4 @@
-"""German noun phrases, relative pronouns and prepositions, in every case."""
+"""Declension of German noun phrases, relative pronouns and prepositional phrases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLUMNS = ("m", "f", "n", "plural")
 
 
 def _table(rows: str) -> dict[tuple[Case, str], str]:
-    """One line for each case, one column for each gender and the plural; `-` is an empty ending."""
+    """Parse a table with a row per case and a column per gender and for the plural; `-` is an empty ending."""
     return {
         (case, column): ending.replace("-", "")
         for case, row in zip(_CASES, rows.strip().splitlines(), strict=True)
@@ -61,14 +61,14 @@ _EIN_WORDS: dict[Determiner, str] = {
 }
 _PRONOUNS: dict[Case, dict[str, str]] = {
     "nom": {"I": "ich", "we": "wir", "he": "er", "she": "sie", "they": "sie"},
-    "acc": {"I": "mich", "we": "uns", "he": "ihn"},  # not she and they, who would both be "sie"
+    "acc": {"I": "mich", "we": "uns", "he": "ihn"},  # not she and they: both are "sie"
     "dat": {"I": "mir", "we": "uns", "he": "ihm", "she": "ihr", "they": "ihnen"},
 }
 _CONTRACTIONS = {"in dem": "im", "in das": "ins", "an dem": "am", "zu dem": "zum", "zu der": "zur", "von dem": "vom"}
 
 
 def decline(nominal: Nominal, case: Case) -> str:
-    """A pronoun, name or noun phrase in a case, without its relative clause."""
+    """Decline a pronoun, name or noun phrase, without its relative clause."""
     if isinstance(nominal, Pronoun):
         return _PRONOUNS[case][nominal.person]
     if isinstance(nominal, Name):
@@ -88,7 +88,7 @@ def decline(nominal: Nominal, case: Case) -> str:
 
 
 def _determine(phrase: NounPhrase, case: Case) -> tuple[str, dict[tuple[Case, str], str]]:
-    """The determiner and the adjective endings it asks for; a following genitive makes the noun definite."""
+    """Return the determiner and its adjective endings; a noun followed by a genitive is definite."""
     key = (case, "plural" if phrase.plural else phrase.noun.gender)
     if isinstance(phrase.possessor, Name):
         return f"{phrase.possessor.text}s", _STRONG
@@ -100,12 +100,12 @@ def _determine(phrase: NounPhrase, case: Case) -> tuple[str, dict[tuple[Case, st
 
 
 def relative_pronoun(head: Noun, plural: bool, case: Case) -> str:
-    """What a relative clause begins with: gender and number of the head, case of the gap."""
+    """Relative pronoun with the gender and number of the head and the case of the gap."""
     return _RELATIVE[case, "plural" if plural else head.gender]
 
 
 def govern(phrase: PrepositionalPhrase) -> str:
-    """Preposition and phrase; they contract, except before a relative clause: "in dem Haus, das …"."""
+    """Write a prepositional phrase, contracted except before a relative clause: "in dem Haus, das …"."""
     preposition, nominal = phrase.preposition, phrase.nominal
     text = f"{preposition.german} {decline(nominal, preposition.case)}"
     if isinstance(nominal, NounPhrase) and nominal.relative is None and not nominal.plural:

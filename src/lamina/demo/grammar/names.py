@@ -1,4 +1,4 @@
-"""Names that are spelt alike in both languages. None ends in a hissing sound, so the German genitive is always -s."""
+"""Names spelt alike in both languages. None ends in a sibilant, so the German genitive is always -s."""
 
 from __future__ import annotations
 

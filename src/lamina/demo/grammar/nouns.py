@@ -1,4 +1,4 @@
-"""The nouns, in groups that verbs and places choose from."""
+"""Nouns, in groups used by verbs and places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _noun(
     ownable: bool = True,
     relational: bool = False,
 ) -> Noun:
-    """`_noun("man men", "der Mann Männer", …)`; without plurals the noun is used in the singular only."""
+    """Make a noun: `_noun("man men", "der Mann Männer", …)`; without plurals it is used in the singular only."""
     singular, *plural = english.split()
     article, german_singular, *german_plural = german.split()
     return Noun(

@@ -1,4 +1,4 @@
-"""Two to ninety-nine in words."""
+"""Numerals from two to ninety-nine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corpus: distinct sentence pairs of a split, as many as wanted."""
+"""The corpus: any number of distinct sentence pairs per split."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lamina.errors import UsageError
 
 Split = Literal["train", "valid", "test"]
 
-_SHORTEST, _LONGEST = 4, 25  # words on either side
-_PATIENCE = 50_000  # draws without a new pair
+_SHORTEST, _LONGEST = 4, 25  # words per sentence
+_MAX_DRAWS = 50_000  # without a new pair
 
 
 def demo_pairs(split: Split, count: int, seed: int = 1) -> Iterator[tuple[str, str]]:
@@ -45,19 +45,19 @@ def _pairs(split: Split, count: int, seed: int) -> Iterator[tuple[str, str]]:
     drawer = SentenceDrawer(random.Random(seed))
     seen: set[bytes] = set()
     while len(seen) < count:
-        for _ in range(_PATIENCE):
+        for _ in range(_MAX_DRAWS):
             sentence = drawer.sentence()
             english = write_english(sentence)
             digest = blake2b(english.encode(), digest_size=8).digest()
-            if _split_of(digest) != split or digest in seen or not _of_fair_length(english):
+            if _split_of(digest) != split or digest in seen or not _has_valid_length(english):
                 continue
             german = write_german(sentence)
-            if _of_fair_length(german):
+            if _has_valid_length(german):
                 break
         else:
             raise UsageError(
-                f"count: split `{split}` yields only {len(seen):,} distinct pairs ({_PATIENCE:,} draws gave no other), "
-                f"but {count:,} were requested."
+                f"count: split `{split}` yields only {len(seen):,} distinct pairs "
+                f"({_MAX_DRAWS:,} draws gave no other), but {count:,} were requested."
             )
         seen.add(digest)
         yield english, german
@@ -69,5 +69,5 @@ def _split_of(digest: bytes) -> Split:
     return "train" if percent < 90 else "valid" if percent < 95 else "test"
 
 
-def _of_fair_length(text: str) -> bool:
+def _has_valid_length(text: str) -> bool:
     return _SHORTEST <= text.count(" ") + 1 <= _LONGEST

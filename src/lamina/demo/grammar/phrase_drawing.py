@@ -1,4 +1,4 @@
-"""Drawing words and noun phrases that make sense: chosen by class, no word twice in a sentence."""
+"""Random words and noun phrases: chosen by semantic class, without repeating a word in a sentence."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ _FEW = 12
 
 
 def agreement(nominal: Nominal) -> Agreement:
-    """Which finite verb form a subject takes."""
+    """Verb form that agrees with a subject."""
     if isinstance(nominal, Pronoun):
         return 0 if nominal.person == "I" else 1 if nominal.person in ("he", "she") else 2
     return 2 if isinstance(nominal, NounPhrase) and nominal.plural else 1
 
 
 class PhraseDrawer:
-    """Draws nominals for one sentence after another, remembering which words the current one has used."""
+    """Draws random nominals and tracks the words used in the current sentence."""
 
     def __init__(self, rng: random.Random) -> None:
-        self.draw = rng.random  # from 0 to 1, as everything else here is drawn
+        self.draw = rng.random  # uniform in [0, 1); the only source of randomness here
         self.used: set[object] = set()
         self.names_are_clear = True
 
     def begin(self) -> None:
-        """Forget the words of the last sentence."""
+        """Start a new sentence."""
         self.used.clear()
 
     def once(self, mark: object) -> bool:
-        """True the first time a sentence asks for this mark."""
+        """Return True for the first call with this mark in a sentence."""
         if mark in self.used:
             return False
         self.used.add(mark)
         return True
 
     def chance(self, probability: float) -> bool:
-        """True that often."""
+        """Return True with this probability."""
         return self.draw() < probability
 
     def choose(self, options: Sequence[T]) -> T:
-        """Any of the options."""
+        """Choose an option uniformly."""
         return options[int(self.draw() * len(options))]
 
     def choose_fresh(self, options: Sequence[T]) -> T:
-        """An option that the sentence does not hold yet, if it is found in a few tries."""
+        """Choose an option not yet used in the sentence, if one is found in a few tries."""
         for _ in range(9):
             option = self.choose(options)
             if option not in self.used:
@@ -70,14 +70,14 @@ class PhraseDrawer:
         return option
 
     def name(self) -> Name:
-        """A woman's or a man's name; then no other name in the clause is a possessor: "weil Anna Peters Hund sieht"."""
+        """Draw a first name; it rules out possessor names in the clause, as in "weil Anna Peters Hund sieht"."""
         self.names_are_clear = False
         return Name(self.choose_fresh(WOMEN), "f") if self.chance(0.5) else Name(self.choose_fresh(MEN), "m")
 
     def subject(
         self, nouns: Sequence[Noun], *, definite: bool = False, plain: bool = False, owned: bool = True
     ) -> Nominal:
-        """Whoever acts: a pronoun or a name where the nouns are persons, otherwise one of the nouns."""
+        """Draw a subject: one of the nouns, or a pronoun or name if they are persons."""
         noun = self.choose(nouns)
         if noun in PERSONS:
             if self.chance(0.22):
@@ -96,14 +96,14 @@ class PhraseDrawer:
         owned: bool = True,
         most: int = _FEW,
     ) -> Nominal:
-        """Whoever or whatever is acted upon: no "I help me", and no name where it would seem to name the subject."""
+        """Draw an object, avoiding "I help me" and a name that would seem to name the subject."""
         noun = self.choose_fresh(nouns)
         if noun in PERSONS:
             if self.chance(0.12):
                 person = self.choose(_PERSONS_IN_CASE[case])
-                if not isinstance(subject, Pronoun) or not _same(person, subject.person):
+                if not isinstance(subject, Pronoun) or not _same_person(person, subject.person):
                     return Pronoun(person)
-            if _leaves_room_for_name(subject) and self.chance(0.4):
+            if _allows_name_after(subject) and self.chance(0.4):
                 return self.name()
         return self.phrase(noun, definite=definite, owned=owned, most=most)
 
@@ -117,7 +117,7 @@ class PhraseDrawer:
         owned: bool = True,
         most: int = _FEW,
     ) -> NounPhrase:
-        """A noun with determiner, number and adjectives; `plain` keeps it short."""
+        """Draw a noun phrase with determiner, number and adjectives; `plain` omits adjectives and possessors."""
         many = most > _FEW
         plural = not singular and noun.has_plural and self.chance(0.5 if many else 0.3)
         adjectives = () if plain else self._adjectives(noun)
@@ -139,7 +139,7 @@ class PhraseDrawer:
             name = self.name()
             self.names_are_clear = True
             return name
-        noun = self.choose_fresh(_GROWN_OWNERS if owned.relational else _OWNERS)  # no "the child's daughter"
+        noun = self.choose_fresh(_GROWN_OWNERS if owned.relational else _OWNERS)  # avoids "the child's daughter"
         adjectives = (self.choose(noun.adjectives),) if self.chance(0.2) else ()
         determiner = self.choose(_POSSESSIVES) if noun.ownable and self.chance(0.4) else "the"
         return NounPhrase(noun, self.chance(0.25), determiner, 0, adjectives)
@@ -157,12 +157,12 @@ class PhraseDrawer:
         return 2 + int(self.draw() * (most - 1))
 
 
-def _leaves_room_for_name(subject: Nominal | None) -> bool:
+def _allows_name_after(subject: Nominal | None) -> bool:
     """Whether a name may follow the subject: not in "weil sein Onkel Oskar hilft"."""
     if isinstance(subject, NounPhrase):
         return subject.plural and subject.possessor is None
     return not isinstance(subject, Name)
 
 
-def _same(one: Person, other: Person) -> bool:
+def _same_person(one: Person, other: Person) -> bool:
     return one == other or (one in _SPEAKERS and other in _SPEAKERS)

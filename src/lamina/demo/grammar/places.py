@@ -1,4 +1,4 @@
-"""Prepositions, and the places they make with nouns and cities."""
+"""Prepositions, and places that combine them with nouns and cities."""
 
 from __future__ import annotations
 

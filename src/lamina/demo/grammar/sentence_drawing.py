@@ -1,4 +1,4 @@
-"""Drawing whole sentences: one clause, or two that belong together."""
+"""Random sentences of one or two clauses."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _CONSEQUENCES: tuple[Tense, ...] = ("present", "can", "must", "want")
 
 
 class SentenceDrawer(ClauseDrawer):
-    """Draws sentences, one after another."""
+    """Draws random sentences."""
 
     def sentence(self) -> Sentence:
-        """The next sentence."""
+        """Draw a sentence."""
         self.begin()
         kind = self.draw()
         if kind < 0.5:
@@ -55,7 +55,7 @@ class SentenceDrawer(ClauseDrawer):
         return Sentence(first, self.choose(adv.COORDINATING), self.clause(v.ACTIONS, relatives=False))
 
     def _report(self) -> Sentence:
-        """Somebody says, believes, hopes or knows something, or does not know whether."""
+        """Draw reported speech: somebody says, believes, hopes or knows that, or does not know whether."""
         main = self.clause(v.REPORTING, relatives=False, settled=True)
         if main.verb in _DOUBTING and self.chance(0.4):
             main = replace(main, negated=True)
@@ -63,9 +63,9 @@ class SentenceDrawer(ClauseDrawer):
         return Sentence(main, conjunction, self.clause(_MAIN))
 
     def _reason(self) -> Sentence:
-        """Because and although."""
+        """Draw a sentence with "because" or "although"."""
         main = self.clause(_CHOICES, settled=True)
-        reason = self._about(main, _REASONS, _CAUSES)
+        reason = self._related_clause(main, _REASONS, _CAUSES)
         if reason.verb is v.BE and isinstance(main.subject, NounPhrase):  # no "the hungry boy …, because he is hungry"
             main = replace(main, subject=replace(main.subject, adjectives=()))
         return Sentence(main, self.choose(adv.REASONS), reason, other_first=self.chance(0.4))
@@ -73,12 +73,12 @@ class SentenceDrawer(ClauseDrawer):
     def _condition(self) -> Sentence:
         subject = self.subject(n.GROWN_UPS, definite=True, plain=True)
         condition = self.clause(_CONDITIONS, subject=subject, tenses=_PRESENT, settled=True, relatives=False)
-        main = self._about(condition, _EVENTS, _CONSEQUENCES)
+        main = self._related_clause(condition, _EVENTS, _CONSEQUENCES)
         return Sentence(main, adv.IF, condition, other_first=self.chance(0.6))
 
     def _sequence(self) -> Sentence:
         main = self.clause(_EVENTS, tenses=_PRESENT, settled=True)
-        after = self._about(main, _EVENTS, _PRESENT, settled=True)
+        after = self._related_clause(main, _EVENTS, _PRESENT, settled=True)
         return Sentence(main, adv.BEFORE, after, other_first=self.chance(0.4))
 
     def _simultaneity(self) -> Sentence:
@@ -86,10 +86,10 @@ class SentenceDrawer(ClauseDrawer):
         meanwhile = self.clause(_PROCESSES, tenses=_PRESENT, settled=True)
         return Sentence(main, adv.WHILE, meanwhile, other_first=self.chance(0.4))
 
-    def _about(
+    def _related_clause(
         self, other: Clause, verbs: tuple[Verb, ...], tenses: tuple[Tense, ...], *, settled: bool = False
     ) -> Clause:
-        """A clause whose subject is mostly a pronoun for the subject of the other clause."""
+        """Draw a clause whose subject usually is a pronoun for the subject of the other clause."""
         subject: Nominal | None = _pronoun_for(other.subject)
         if subject is None or self.chance(0.15):
             subject = self.subject(n.GROWN_UPS, definite=True, plain=True)
@@ -99,7 +99,7 @@ class SentenceDrawer(ClauseDrawer):
 
 
 def _pronoun_for(nominal: Nominal | None) -> Pronoun | None:
-    """The pronoun that both languages would use; none for things, and none for a child or a girl."""
+    """Pronoun used by both languages; None for things, and for German neuters such as child and girl."""
     if isinstance(nominal, Pronoun):
         return nominal
     if isinstance(nominal, Name):

@@ -1,4 +1,4 @@
-"""Abstract sentences, before either language: what is said, not how."""
+"""Abstract syntax of sentences, independent of the language."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pronoun:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Somebody's name, or a city's."""
+    """Name of a person or a city."""
 
     text: str
     gender: Gender = "n"
@@ -30,12 +30,12 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase:
-    """A noun with what stands around it; a possessor replaces the determiner."""
+    """A noun with its modifiers; a possessor replaces the determiner."""
 
     noun: Noun
     plural: bool
     determiner: Determiner
-    number: int  # 0: none is named
+    number: int  # 0 if not counted
     adjectives: tuple[Adjective, ...]
     possessor: Name | NounPhrase | None = None
     relative: RelativeClause | None = None
@@ -46,7 +46,7 @@ Nominal = Pronoun | Name | NounPhrase
 
 @dataclass(frozen=True, slots=True)
 class PrepositionalPhrase:
-    """A preposition and what it governs."""
+    """A preposition and its object."""
 
     preposition: Preposition
     nominal: Nominal
@@ -54,7 +54,7 @@ class PrepositionalPhrase:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A verb and its phrases. In a relative clause the phrase that the pronoun stands for is missing."""
+    """A verb and its phrases. In a relative clause the phrase that the pronoun replaces is missing."""
 
     subject: Nominal | None
     agreement: Agreement
@@ -74,7 +74,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class RelativeClause:
-    """A clause about a noun: `gap` is what the noun would be in it, `preposition` what would stand before it."""
+    """A relative clause: `gap` is the role of the head noun in it, `preposition` precedes the relative pronoun."""
 
     gap: Gap
     clause: Clause
@@ -83,7 +83,7 @@ class RelativeClause:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One clause, or two and how they are joined."""
+    """One clause, or two joined by a conjunction."""
 
     main: Clause
     conjunction: Conjunction | None = None

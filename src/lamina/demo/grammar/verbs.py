@@ -1,4 +1,4 @@
-"""The verbs. English: base, third person, participle. German: infinitive, third person, participle. Then the frame."""
+"""Verbs. English: base, third person, participle. German: infinitive, third person, participle. Then the frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _verb(
     present: tuple[str, str, str] | None = None,
     **frame: Any,
 ) -> Verb:
-    """`_verb("call calls called", "an|rufen ruft angerufen", …)`; `ist` before the participle says: with sein."""
+    """Make a verb: `_verb("call calls called", "an|rufen ruft angerufen", …)`; `ist` marks a perfect with sein."""
     base, third, participle = (f"{form} {particle}".strip() for form in english.split())
     dictionary_form, german_third, *auxiliary, german_participle = german.split()
     prefix, _, infinitive = dictionary_form.rpartition("|")

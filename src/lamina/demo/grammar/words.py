@@ -1,4 +1,4 @@
-"""What the demo grammar knows about a word. Entries are compared by identity: a lexicon holds each of them once."""
+"""Lexicon entries of the demo grammar, compared by identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL_TENSES: tuple[Tense, ...] = ("present", "perfect", "can", "must", "want")
 
 @dataclass(frozen=True, eq=False)
 class Adjective:
-    """An adjective; `stem` is what German endings are added to (teuer, but teur-e)."""
+    """An adjective; German endings are added to `stem` (teuer, but teur-e)."""
 
     english: str
     german: str
@@ -24,7 +24,7 @@ class Adjective:
 
 @dataclass(frozen=True, eq=False)
 class Noun:
-    """A noun with the adjectives that suit it and the ways it may be determined."""
+    """A noun with its forms, suitable adjectives and possible determiners."""
 
     english: str
     english_plural: str
@@ -35,17 +35,17 @@ class Noun:
     colours: tuple[Adjective, ...]
     oblique: str  # accusative and dative singular: den Studenten
     ownable: bool  # "my garden", but not "my forest"
-    relational: bool  # only as somebody's: "my mother", "Anna's sister"
+    relational: bool  # always possessed: "my mother", "Anna's sister"
     has_plural: bool
 
     @cached_property
     def dative_plural(self) -> str:
-        """Plural and -n, unless it ends in -n or -s already."""
+        """Plural with -n, unless it already ends in -n or -s."""
         return self.german_plural if self.german_plural.endswith(("n", "s")) else self.german_plural + "n"
 
     @cached_property
     def genitive(self) -> str:
-        """Singular: unchanged for feminines, like the accusative for weak masculines, otherwise -s or -es."""
+        """Genitive singular: unchanged for feminines, like the accusative for weak masculines, otherwise -s or -es."""
         if self.gender == "f" or self.oblique != self.german:
             return self.oblique
         return self.german + ("s" if self.german.endswith(("er", "el", "en")) else "es")
@@ -61,7 +61,7 @@ class Noun:
 
 @dataclass(frozen=True, eq=False)
 class Preposition:
-    """A preposition and the case it governs in one of its uses: `in` is here once for rest and once for motion."""
+    """A preposition and the case it governs in one use: `in` has one entry for location and one for motion."""
 
     english: str
     german: str
@@ -70,7 +70,7 @@ class Preposition:
 
 @dataclass(frozen=True, eq=False)
 class Spot:
-    """A preposition with the nouns, or the cities, that make a place with it."""
+    """A preposition with the nouns or cities that form a place with it."""
 
     preposition: Preposition
     nouns: tuple[Noun, ...] = ()
@@ -87,7 +87,7 @@ class Adverbial:
 
 @dataclass(frozen=True, eq=False)
 class Conjunction:
-    """What joins two clauses; English puts a comma before some of them, German before all but `und`."""
+    """A conjunction; English has a comma before some, German before all but `und`."""
 
     english: str
     german: str
@@ -97,7 +97,7 @@ class Conjunction:
 
 @dataclass(frozen=True, eq=False)
 class Verb:
-    """A verb with its forms and its frame: which nouns may fill which of its places."""
+    """A verb with its forms and its frame: the nouns that may fill each role."""
 
     english: str
     english_third: str
@@ -115,8 +115,8 @@ class Verb:
     complement: tuple[Noun, ...] = ()  # of the preposition
     spots: tuple[Spot, ...] = ()
     spot_required: bool = False
-    makes: bool = False  # its accusative is nobody's yet
-    most: int = 12  # the largest number its accusative takes
+    makes: bool = False  # creates its accusative, which has no owner yet
+    most: int = 12  # largest number of its accusative
     habitual: bool = False  # "every day", "often"
-    timeless: bool = False  # no adverbial of time at all
+    timeless: bool = False  # takes no adverbial of time
     tenses: tuple[Tense, ...] = ALL_TENSES

@@ -1,8 +1,7 @@
-"""Checkpoints of fairseq 0.9 and of the SurfaceFusion release.
+"""Import of checkpoints of fairseq 0.9 and of the SurfaceFusion release.
 
-A checkpoint is a pickle. It is read with torch's restricted loader, which builds tensors, plain containers and
-`argparse.Namespace`. The training meters that fairseq pickles beside the weights become objects without any code;
-anything else is refused, not executed.
+A checkpoint is a pickle. It is read with torch's restricted loader, which allows tensors, plain containers and
+`argparse.Namespace`. Pickled training meters become inert objects; anything else is rejected without being executed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from lamina.text.vocabulary import Vocabularies
 
 
 class InertMeter:
-    """Takes the place of a pickled training meter; nothing reads it."""
+    """Placeholder for a pickled training meter."""
 
 
 METERS = [
@@ -39,7 +38,7 @@ REFUSED = re.compile(r"(?:Unsupported global: GLOBAL|Unsupported class|GLOBAL) (
 
 
 def load_checkpoint(checkpoint: Path, source_dictionary: Path, target_dictionary: Path) -> tuple[Seq2Seq, Vocabularies]:
-    """The model in evaluation mode, and its vocabularies."""
+    """Load a model in evaluation mode and its vocabularies."""
     vocabularies = Vocabularies(read_dictionary(source_dictionary), read_dictionary(target_dictionary))
     arguments, weights = read_checkpoint(checkpoint)
     embeddings = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}
@@ -53,14 +52,14 @@ def load_checkpoint(checkpoint: Path, source_dictionary: Path, target_dictionary
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """The command-line arguments and the weights."""
+    """Read the command-line arguments and the weights."""
     try:
         with torch.serialization.safe_globals([argparse.Namespace, *METERS]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise DataError(f"{path}: not found.") from error
-    except Exception as error:  # a damaged file can fail anywhere in torch's reader
+    except Exception as error:  # damaged files raise various errors
         refused = REFUSED.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
         if refused is None:
             raise DataError(f"{path}: not a checkpoint that torch can load ({type(error).__name__}).") from error

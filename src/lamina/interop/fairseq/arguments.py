@@ -1,7 +1,7 @@
-"""A checkpoint's command-line arguments become a configuration, or a list of what cannot be imported.
+"""Conversion of a checkpoint's command-line arguments to a model configuration.
 
-Facts about the SurfaceFusion release are stated where they are used. Flags that change nothing at inference are not
-looked at; a flag that would change the model, and that Lamina does not have, stops the import.
+Flags without effect at inference are ignored; a flag that changes the model in a way Lamina does not support is an
+error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lamina.errors import DataError
 from lamina.model.config import ModelConfig
 from lamina.text.vocabulary import EOS, PAD, Vocabularies
 
-# What the release's base architecture fills in where a flag was not given.
+# Defaults of the release's base architecture.
 DEFAULTS: dict[str, Any] = {
     "encoder_embed_dim": 512,
     "encoder_ffn_embed_dim": 2048,
@@ -50,7 +50,7 @@ DEFAULTS: dict[str, Any] = {
     "sf_idx": 5,
 }
 
-# Flags that must be off (or have the value shown), because Lamina has no such part.
+# Flags that must have these values because Lamina does not implement others.
 NEUTRAL: dict[str, Any] = {
     "encoder_learned_pos": False,
     "decoder_learned_pos": False,
@@ -71,10 +71,10 @@ NEUTRAL: dict[str, Any] = {
     "activation_fn": "relu",
 }
 
-# Of the release's own flags, those that change nothing at inference.
+# The release's own flags without effect at inference.
 IDLE = {"sf_fuision_mode"}
 
-EQUAL = (  # each must equal the first
+EQUAL = (  # all must equal the first
     ("encoder_embed_dim", "decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"),
     ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
     ("encoder_attention_heads", "decoder_attention_heads"),
@@ -86,7 +86,7 @@ MODES = ("hard", "soft", "postnorm")
 
 
 def read_arguments(arguments: dict[str, Any], vocabularies: Vocabularies, where: str) -> ModelConfig:
-    """The configuration of the model that the release would build."""
+    """Convert arguments to the configuration of the model that the release would build."""
     flags = {**DEFAULTS, **arguments}
     refused = list(refusals(flags))
     if refused:
@@ -125,7 +125,7 @@ def read_arguments(arguments: dict[str, Any], vocabularies: Vocabularies, where:
 
 
 def refusals(flags: dict[str, Any]) -> Iterator[str]:
-    """Every flag that asks for something Lamina does not have."""
+    """Yield a reason for each unsupported flag."""
     for name, neutral in NEUTRAL.items():
         value = flags.get(name, neutral)
         if (value or None) != (neutral or None):
@@ -152,25 +152,25 @@ def refusals(flags: dict[str, Any]) -> Iterator[str]:
 
 
 def rate(flags: dict[str, Any], name: str) -> float:
-    """A dropout rate, for fine-tuning; never a reason to refuse an import."""
+    """Dropout rate for fine-tuning; an invalid value falls back to the default."""
     value = flags[name]
     return float(value) if isinstance(value, int | float) and 0 <= value < 1 else DEFAULTS[name]
 
 
 def mixes_layers(flags: dict[str, Any]) -> bool:
-    """`transparent_attention` acts only together with `layer_wise_attention`."""
+    """Whether layers are mixed: `transparent_attention` has an effect only with `layer_wise_attention`."""
     return bool(flags["layer_wise_attention"] and flags["transparent_attention"])
 
 
 def shared_embeddings(flags: dict[str, Any]) -> str:
-    """Which of the three matrices are one."""
+    """Convert the flags for tied embeddings."""
     if flags["share_all_embeddings"]:
         return "all"
     return "decoder" if flags["share_decoder_input_output_embed"] else "none"
 
 
 def bridge(flags: dict[str, Any]) -> dict[str, Any]:
-    """What decoder layers attend to."""
+    """Convert the bridge's flags."""
     if mixes_layers(flags):
         return {
             "type": "fine_grained" if flags["fine_grained_ta"] else "transparent",
@@ -185,7 +185,7 @@ def bridge(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def head(flags: dict[str, Any]) -> dict[str, Any]:
-    """SurfaceFusion as flagged, or the plain softmax of a plain checkpoint."""
+    """Convert the head's flags: SurfaceFusion or plain softmax."""
     if not flags["surfacefusion"]:
         return {"type": "softmax"}
     chosen: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""fairseq's `dict.LL.txt`: a symbol and its count on every line, after four symbols that are not written."""
+"""fairseq's `dict.LL.txt`: one symbol and its count per line, after four implicit special symbols."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lamina.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
 
 
 def read_dictionary(path: Path) -> Vocabulary:
-    """The vocabulary, with ids as fairseq counts them."""
+    """Read a vocabulary with fairseq's ids."""
     try:
         lines = path.read_bytes().decode("utf-8").split("\n")
     except OSError as error:
@@ -34,7 +34,7 @@ def read_dictionary(path: Path) -> Vocabulary:
 def check_dictionaries(
     arguments: dict[str, Any], weights: dict[str, Tensor], vocabularies: Vocabularies, paths: tuple[Path, Path]
 ) -> None:
-    """The dictionaries must be the checkpoint's: of its size, and the same one where it shares all embeddings."""
+    """Raise unless the dictionaries match the checkpoint in size and, if it shares all embeddings, are equal."""
     for side, vocabulary, path in zip(
         ("encoder", "decoder"), (vocabularies.source, vocabularies.target), paths, strict=True
     ):

@@ -1,4 +1,4 @@
-"""The release's weights under Lamina's names."""
+"""Conversion of the release's weights to Lamina's names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from lamina.errors import DataError
 from lamina.model.seq2seq import Seq2Seq
 
-# Lamina's names on the left, the release's on the right; the first that matches is taken.
+# Lamina's name to the release's; the first match applies.
 NAMES = [
     (re.compile(pattern), name)
     for pattern, name in (
@@ -41,8 +41,8 @@ NAMES = [
     )
 ]
 
-# In every checkpoint of the release, whether it uses them or not.
-ALWAYS_THERE = re.compile(
+# Present in every checkpoint of the release, even if unused.
+ALWAYS_PRESENT = re.compile(
     r"(en|de)coder\.(version$|embed_positions\.)"
     r"|decoder\.(sf_attn\.|tgt_out_dim\.|src_out_dim\.|meanmaxweight$)"
 )
@@ -52,23 +52,23 @@ MIXING = re.compile(r"decoder\.ta_(weight$|final_layernorm\.)|encoder\.layernorm
 def take_weights(
     model: Seq2Seq, weights: dict[str, Tensor], arguments: dict[str, Any], where: str
 ) -> dict[str, Tensor]:
-    """A weight for each of the model's parameters; what is left over must be known to be unused."""
-    wanted = {name: release_names(name) for name, _ in model.named_parameters()}
+    """Map weights to the model's parameters; raise if a remaining weight is not known to be unused."""
+    release = {name: release_names(name) for name, _ in model.named_parameters()}
     if model.config.share_embeddings == "all":
-        wanted["source_embedding.tokens.weight"] = ["decoder.embed_tokens.weight"]
+        release["source_embedding.tokens.weight"] = ["decoder.embed_tokens.weight"]
     weights = {str(name): weight for name, weight in weights.items()}
-    missing = sorted({name for names in wanted.values() for name in names} - weights.keys())
+    missing = sorted({name for names in release.values() for name in names} - weights.keys())
     if missing:
         raise DataError(f"{where}: weight {missing[0]} is missing ({len(missing)} in total).")
-    read = {name for names in wanted.values() for name in names}
-    check_rows(weights, sorted(read), where)
-    for name, parts in wanted.items():
+    used = {name for names in release.values() for name in names}
+    check_rows(weights, sorted(used), where)
+    for name, parts in release.items():
         if len({weights[part].shape for part in parts}) > 1:
             raise DataError(f"{where}: {' and '.join(parts)} must have one shape, for {name}.")
-    left = [name for name in weights if name not in read and not is_unused(name, model, arguments)]
-    if left:
-        raise DataError(f"{where}: unexpected weight {left[0]} ({len(left)} in total).")
-    return {name: torch.cat([weights[part] for part in parts]).float() for name, parts in wanted.items()}
+    unexpected = [name for name in weights if name not in used and not is_unused(name, model, arguments)]
+    if unexpected:
+        raise DataError(f"{where}: unexpected weight {unexpected[0]} ({len(unexpected)} in total).")
+    return {name: torch.cat([weights[part] for part in parts]).float() for name, parts in release.items()}
 
 
 def check_rows(weights: dict[str, Tensor], names: Iterable[str], where: str) -> None:
@@ -79,7 +79,7 @@ def check_rows(weights: dict[str, Tensor], names: Iterable[str], where: str) -> 
 
 
 def release_names(name: str) -> list[str]:
-    """The release's name for a parameter; its three names for a packed one."""
+    """The release's name of a parameter, or its three names for a packed projection."""
     for pattern, replacement in NAMES:
         renamed, found = pattern.subn(replacement, name, count=1)
         if found:
@@ -89,12 +89,12 @@ def release_names(name: str) -> list[str]:
 
 
 def is_unused(name: str, model: Seq2Seq, arguments: dict[str, Any]) -> bool:
-    """Whether the release itself does not read this weight with these flags."""
-    if ALWAYS_THERE.match(name):
+    """Whether the release ignores this weight with these flags."""
+    if ALWAYS_PRESENT.match(name):
         return True
-    if name == "encoder.embed_tokens.weight":  # one matrix, written twice
+    if name == "encoder.embed_tokens.weight":  # tied, stored twice
         return model.config.share_embeddings == "all"
-    # mixing weights are made for `transparent_attention`, read only with `layer_wise_attention`
+    # mixing weights are created by `transparent_attention` but used only with `layer_wise_attention`
     mixing = arguments.get("transparent_attention") and (
         not arguments.get("layer_wise_attention") or name.startswith("encoder.layernorm_srcemb.")
     )

@@ -1,4 +1,4 @@
-"""Hugging Face: plain Transformers for `transformers`, any model for the hub, and Marian's checkpoints in."""
+"""Hugging Face: export of plain Transformers, upload of any model to the Hub, import of Marian checkpoints."""
 
 from lamina.interop.huggingface.export import export_huggingface
 

@@ -1,4 +1,4 @@
-"""Export to Hugging Face's transformers: plain Transformers become an architecture that computes exactly the same.
+"""Export of plain Transformers to equivalent architectures of Hugging Face transformers.
 
 Post-norm is `MarianMTModel`. Pre-norm is `PegasusForConditionalGeneration`: a norm before every sublayer and one after
 each stack, scaled embeddings without a norm, and a position table that is part of the weights. (mBART and PLBart also
@@ -60,7 +60,7 @@ def export_huggingface(model: Seq2Seq, text: TextPipeline, decode: SearchSetting
 
 
 def find_misfits(config: ModelConfig, text: TextPipeline) -> Iterator[str]:
-    """Every choice that no architecture of transformers supports, with the reason."""
+    """Yield each choice that no architecture of transformers supports, with the reason."""
     yield from find_plain_misfits(config)
     if config.norm == "pre" and config.share_embeddings != "all":
         yield f"share_embeddings `{config.share_embeddings}` with pre-norm (Pegasus has a single embedding matrix)"
@@ -71,7 +71,7 @@ def find_misfits(config: ModelConfig, text: TextPipeline) -> Iterator[str]:
 
 
 def describe_config(config: ModelConfig) -> dict[str, Any]:
-    """`config.json`: sizes, and every setting whose default in transformers differs."""
+    """Content of `config.json`: sizes, and all settings that differ from the defaults of transformers."""
     kind, architecture = ARCHITECTURES[config.norm]
     sizes = {
         f"{stack}_{name}": value
@@ -107,7 +107,7 @@ def describe_config(config: ModelConfig) -> dict[str, Any]:
 
 
 def describe_generation(config: ModelConfig, decode: SearchSettings) -> dict[str, Any]:
-    """`generation_config.json`: the run's search settings, as far as transformers has them."""
+    """Content of `generation_config.json`: the run's search settings that transformers supports."""
     return {
         "num_beams": decode.beam,
         "length_penalty": decode.lenpen,
@@ -124,7 +124,7 @@ def describe_generation(config: ModelConfig, decode: SearchSettings) -> dict[str
 
 
 def card(config: ModelConfig, text: TextPipeline) -> str:
-    """How to use the folder."""
+    """Model card with usage instructions."""
     _, architecture = ARCHITECTURES[config.norm]
     return f"""\
 ---

@@ -1,4 +1,4 @@
-"""Upload of models to the Hugging Face Hub, with a card that has the Hub's metadata."""
+"""Upload of models to the Hugging Face Hub, with metadata in the model card."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lamina.store.onnx_folder import is_onnx_folder
 from lamina.text.pipeline import DESCRIPTION
 
 
-def push_model(place: Path, repository: str, license_id: str, metrics: Path | None, private: bool) -> str:
-    """Upload a run's model, or a folder written by `lamina export`; returns its address."""
+def push_model(path: Path, repository: str, license_id: str, metrics: Path | None, private: bool) -> str:
+    """Upload a run's model, or a folder written by `lamina export`; return its URL."""
     check_repository(repository)
     scores = [] if metrics is None else read_metrics(metrics)
     try:
@@ -28,21 +28,21 @@ def push_model(place: Path, repository: str, license_id: str, metrics: Path | No
     except ImportError as error:
         raise MissingExtraError("lamina push", "hub") from error
     with tempfile.TemporaryDirectory() as scratch:
-        ready = Path(scratch) / "model"
-        write_hub_folder(place, ready, repository, license_id, scores)
+        staged = Path(scratch) / "model"
+        write_hub_folder(path, staged, repository, license_id, scores)
         api = HfApi()
         try:
             address = api.create_repo(repository, private=private, exist_ok=True)
-            api.upload_folder(repo_id=repository, folder_path=ready, commit_message="Upload with Lamina")
-        except Exception as error:  # errors of the library, of HTTP or of the system
+            api.upload_folder(repo_id=repository, folder_path=staged, commit_message="Upload with Lamina")
+        except Exception as error:  # errors of the library, HTTP or the system
             raise DataError(f"{repository}: cannot be uploaded ({first_line(error)}).") from error
     return str(address)
 
 
-def write_hub_folder(place: Path, out: Path, repository: str, license_id: str, scores: list[dict[str, Any]]) -> None:
-    """Copy a folder and put metadata at the top of its card, unless it already has some."""
-    exported = is_export(place)
-    folder = place if exported else find_model_folder(place)
+def write_hub_folder(path: Path, out: Path, repository: str, license_id: str, scores: list[dict[str, Any]]) -> None:
+    """Copy a folder and add metadata to its model card, unless the card already has some."""
+    exported = is_export(path)
+    folder = path if exported else find_model_folder(path)
     origin = "" if exported else model_card(load_model_folder(folder).model, read_origin(folder))
     shutil.copytree(folder, out, ignore=shutil.ignore_patterns("training_state.pt", "*.partial"))
     card = out / CARD
@@ -56,14 +56,14 @@ def write_hub_folder(place: Path, out: Path, repository: str, license_id: str, s
 
 
 def is_export(folder: Path) -> bool:
-    """Whether this is an export for another engine, which is uploaded unchanged."""
+    """Whether this is an export for another engine, whose files are uploaded unchanged."""
     if is_onnx_folder(folder) or (folder / "model.bin").is_file():
         return True
     return (folder / CONFIG).is_file() and (folder / "tokenizer.json").is_file()
 
 
 def describe_metadata(folder: Path, repository: str, license_id: str, scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """The metadata that the Hub lists and searches."""
+    """Metadata for the Hub's listing and search."""
     metadata: dict[str, Any] = {"library_name": "lamina", "pipeline_tag": "translation", "license": license_id}
     if (folder / DESCRIPTION).is_file():
         languages = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["languages"]
@@ -80,7 +80,7 @@ def describe_metadata(folder: Path, repository: str, license_id: str, scores: li
 
 
 def read_origin(folder: Path) -> str:
-    """The paragraph of the model card that says where the model comes from."""
+    """Paragraph of the model card that describes the model's origin."""
     try:
         paragraphs = (folder / CARD).read_text(encoding="utf-8").split("\n\n")
     except OSError:
@@ -89,7 +89,7 @@ def read_origin(folder: Path) -> str:
 
 
 def data_line(folder: Path) -> str:
-    """The digest of the training data, if known."""
+    """Line with the digest of the training data, if known."""
     for run in (folder.parent, folder.parent.parent):
         if (run / "run.json").is_file():
             digest = json.loads((run / "run.json").read_text(encoding="utf-8")).get("data")
@@ -98,7 +98,7 @@ def data_line(folder: Path) -> str:
 
 
 def usage_text(repository: str) -> str:
-    """How to use the repository."""
+    """Usage example for the model card."""
     return f"""
 ```python
 import lamina  # pip install 'lamina[hub]'

@@ -1,7 +1,7 @@
 """Import of Marian checkpoints in Hugging Face format (OPUS-MT).
 
-The rows of the vocabulary are reordered, because Lamina's special symbols come first. Marian has no `<s>`; the added
-one has an embedding of zeros and a bias that makes it practically impossible. Marian's decoder starts with `<pad>`.
+Vocabulary rows are reordered, because Lamina's special symbols come first. Marian has no `<s>`; the added one gets a
+zero embedding and a bias that makes it practically impossible. Marian's decoder starts with `<pad>`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lamina.store.model_folder import assign_weights
 from lamina.text.pipeline import TextPipeline, make_pipeline
 from lamina.text.vocabulary import BOS, PAD, SPECIALS, Vocabulary
 
-UNLIKELY = 30.0  # how far the bias of `<s>` is below the lowest of the others
+UNLIKELY = 30.0  # margin of the bias of `<s>` below the lowest other bias
 SIZES = (
     *("d_model", "vocab_size", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim"),
     *("encoder_attention_heads", "decoder_attention_heads", "pad_token_id", "eos_token_id"),
 )
-NEUTRAL = {  # the only supported values; also if the configuration omits them
+NEUTRAL = {  # required values, and defaults if omitted
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
@@ -43,7 +43,7 @@ NEUTRAL = {  # the only supported values; also if the configuration omits them
 
 
 def load_marian(folder: Path) -> tuple[Seq2Seq, TextPipeline, SearchSettings]:
-    """A model in evaluation mode, its text pipeline and its search settings."""
+    """Load a model in evaluation mode, its text pipeline and its search settings."""
     config = read_part(folder, "config.json")
     check_config(config, folder / "config.json")
     symbols, order = read_vocabulary(folder, config)
@@ -55,7 +55,7 @@ def load_marian(folder: Path) -> tuple[Seq2Seq, TextPipeline, SearchSettings]:
 
 
 def read_part(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON file of the checkpoint."""
+    """Read a JSON file of the checkpoint."""
     path = folder / name
     if not path.exists():
         raise DataError(f"{path}: not found; {folder} is not a Marian checkpoint in Hugging Face format.")
@@ -63,7 +63,7 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
 
 
 def check_config(config: dict[str, Any], path: Path) -> None:
-    """Refuse settings that are not supported."""
+    """Raise if a setting is not supported."""
     kind = config.get("model_type")
     if kind != "marian":
         raise UsageError(f"{path}: model_type must be `marian`, but is `{kind}` instead.")
@@ -82,7 +82,7 @@ def check_config(config: dict[str, Any], path: Path) -> None:
 
 
 def convert_config(config: dict[str, Any], entries: int) -> ModelConfig:
-    """The corresponding configuration of Lamina."""
+    """Convert to Lamina's configuration."""
     activation = {"silu": "swish"}.get(config["activation_function"], config["activation_function"])
     return ModelConfig.model_validate(
         {
@@ -107,7 +107,7 @@ def convert_config(config: dict[str, Any], entries: int) -> ModelConfig:
 
 
 def read_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[tuple[str, ...], list[int]]:
-    """Symbols in Lamina's order, and the row in the checkpoint of each but `<s>`."""
+    """Return symbols in Lamina's order and the checkpoint's row of each except `<s>`."""
     ids = read_part(folder, "vocab.json")
     rows: dict[str, Any] = {
         "<pad>": config.get("pad_token_id"),
@@ -127,7 +127,7 @@ def read_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[tuple[str, ..
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """From safetensors, otherwise from a pickle of tensors, loaded with `weights_only`."""
+    """Read weights from safetensors, or from a pickle with `weights_only`."""
     path = folder / "model.safetensors"
     try:
         if path.is_file():
@@ -137,14 +137,14 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         return weights
     except FileNotFoundError as error:
         raise DataError(f"{folder}: has neither model.safetensors nor pytorch_model.bin.") from error
-    except Exception as error:  # each library has its own errors for damaged files
+    except Exception as error:  # libraries raise various errors for damaged files
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         kind = "safetensors" if isinstance(error, safetensors.SafetensorError) else "weights"
         raise DataError(f"{path}: cannot be read as {kind} ({reason}).") from error
 
 
 def convert_weights(model: Seq2Seq, weights: dict[str, Tensor], order: list[int], folder: Path) -> dict[str, Tensor]:
-    """The weights under Lamina's names."""
+    """Convert weights to Lamina's names."""
     rows = torch.tensor(order)
     shared = weights.get("model.shared.weight", weights.get("model.decoder.embed_tokens.weight"))
     if shared is None or len(shared) != len(order):
@@ -168,7 +168,7 @@ def convert_weights(model: Seq2Seq, weights: dict[str, Tensor], order: list[int]
 
 
 def read_text_pipeline(folder: Path, symbols: tuple[str, ...]) -> TextPipeline:
-    """The checkpoint's SentencePiece models with the reordered vocabulary."""
+    """Build a text pipeline from the checkpoint's SentencePiece models and the reordered vocabulary."""
     files = {f"vocabulary.{side}.txt": Vocabulary(symbols).text().encode("utf-8") for side in ("source", "target")}
     for name in ("source.spm", "target.spm"):
         try:

@@ -1,4 +1,4 @@
-"""A text pipeline as tokenizer files of Hugging Face transformers, which need no SentencePiece."""
+"""Conversion of a text pipeline to tokenizer files of Hugging Face transformers, independent of SentencePiece."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lamina.text.pipeline import TextPipeline
 from lamina.text.subwords import MarianPieces, SentencePiece
 from lamina.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 
-SPACE = "▁"  # SentencePiece's mark of a space
+SPACE = "▁"  # SentencePiece's space symbol
 
 
 def describe_tokenizer(text: TextPipeline, longest: int) -> dict[str, dict[str, Any]]:
-    """The content of `tokenizer.json` and `tokenizer_config.json`."""
+    """Content of the tokenizer files, by name."""
     subwords = text.source.subwords
     if isinstance(subwords, MarianPieces):
         return describe_marian(text, longest)
@@ -55,7 +55,7 @@ def describe_tokenizer(text: TextPipeline, longest: int) -> dict[str, dict[str, 
 
 
 def describe_marian(text: TextPipeline, longest: int) -> dict[str, dict[str, Any]]:
-    """Marian's tokenizer; `export` also writes its SentencePiece models."""
+    """Content of Marian's tokenizer files; `export` also writes the SentencePiece models."""
     return {
         "vocab.json": text.source.vocabulary.ids,
         "tokenizer_config.json": {
@@ -69,7 +69,7 @@ def describe_marian(text: TextPipeline, longest: int) -> dict[str, dict[str, Any
 
 
 def describe_pieces(subwords: SentencePiece) -> dict[str, Any]:
-    """A unigram model with byte fallback."""
+    """Tokenizer parts of a unigram model with byte fallback."""
     processor = subwords.processor
     scores = [[symbol, processor.get_score(index)] for index, symbol in enumerate(subwords.vocabulary.symbols)]
     return {
@@ -88,7 +88,7 @@ def describe_pieces(subwords: SentencePiece) -> dict[str, Any]:
 
 
 def describe_words(text: TextPipeline) -> dict[str, Any]:
-    """Space-separated tokens."""
+    """Tokenizer parts for space-separated tokens."""
     return {
         "model": {"type": "WordLevel", "vocab": text.source.vocabulary.ids, "unk_token": SPECIALS[UNK]},
         "pre_tokenizer": {"type": "WhitespaceSplit"},

@@ -1,4 +1,4 @@
-"""The weights of a plain Transformer under the names of Hugging Face transformers."""
+"""Conversion of a plain Transformer's weights to the names of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Named = Iterator[tuple[str, Tensor]]
 
 
 def export_weights(model: Seq2Seq) -> dict[str, Tensor]:
-    """Every weight of `MarianMTModel` or `PegasusForConditionalGeneration`; both have the same names."""
+    """Convert all weights for `MarianMTModel` or `PegasusForConditionalGeneration`, which share names."""
     return {name: weight.detach().float().contiguous().cpu() for name, weight in named_weights(model)}
 
 
 def named_weights(model: Seq2Seq) -> Named:
-    """Shared matrices once, and Lamina's position table."""
+    """Yield all weights, tied ones once, and Lamina's position table."""
     config = model.config
     if config.share_embeddings == "all":
         yield "model.shared.weight", model.source_embedding.tokens.weight
@@ -44,9 +44,9 @@ def named_weights(model: Seq2Seq) -> Named:
         yield from attention_weights(f"{name}.self_attn", layer.attention, layer.attention_residual.norm)
         yield from feed_forward_weights(name, layer)
     for index, part in enumerate(model.decoder.layers):
-        name, own = f"model.decoder.layers.{index}", part.target_attention
-        assert isinstance(own.attention, Attention)
-        yield from attention_weights(f"{name}.self_attn", own.attention, part.target_residual.norm)
+        name, self_attention = f"model.decoder.layers.{index}", part.target_attention
+        assert isinstance(self_attention.attention, Attention)
+        yield from attention_weights(f"{name}.self_attn", self_attention.attention, part.target_residual.norm)
         yield from attention_weights(f"{name}.encoder_attn", part.cross_attention.streams[0], part.cross_residual.norm)
         yield from feed_forward_weights(name, part)
     if config.norm == "pre":
@@ -55,7 +55,7 @@ def named_weights(model: Seq2Seq) -> Named:
 
 
 def attention_weights(name: str, attention: Any, norm: nn.LayerNorm) -> Named:
-    """Separate queries, keys and values, the output projection, and the norm of the residual."""
+    """Yield separate query, key and value projections, the output projection and the layer norm."""
     packed = attention.qkv
     for part, weight, bias in zip("qkv", packed.weight.chunk(3), packed.bias.chunk(3), strict=True):
         yield f"{name}.{part}_proj.weight", weight
@@ -65,13 +65,13 @@ def attention_weights(name: str, attention: Any, norm: nn.LayerNorm) -> Named:
 
 
 def feed_forward_weights(name: str, layer: Any) -> Named:
-    """Both projections and the norm of the residual."""
+    """Yield both projections and the layer norm."""
     yield from module_weights(f"{name}.fc1", layer.feed_forward.up_proj)
     yield from module_weights(f"{name}.fc2", layer.feed_forward.down_proj)
     yield from module_weights(f"{name}.final_layer_norm", layer.feed_forward_residual.norm)
 
 
 def module_weights(name: str, module: Any) -> Named:
-    """Weight and bias."""
+    """Yield weight and bias."""
     yield f"{name}.weight", module.weight
     yield f"{name}.bias", module.bias

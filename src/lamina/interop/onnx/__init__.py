@@ -1,4 +1,4 @@
-"""Export to ONNX: every system, for any ONNX runtime."""
+"""ONNX export of any system."""
 
 from lamina.interop.onnx.export import export_onnx
 

@@ -1,4 +1,4 @@
-"""The folder that `lamina export --to onnx` writes: two graphs, the text pipeline's files, `run.py` and a card."""
+"""ONNX export: a folder with two graphs, the text pipeline's files, `run.py` and a model card."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from lamina.base.files import atomic_folder, digest, require_absent
 from lamina.base.reading import sealed
 from lamina.errors import DataError, MissingExtraError
-from lamina.interop.onnx.graphs import StepGraph, Traced, cache_shapes, describe_graphs, traceable
+from lamina.interop.onnx.graphs import StepGraph, Traced, cache_shapes, describe_graphs, make_traceable
 from lamina.interop.onnx.operators import register_operators
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
@@ -23,14 +23,14 @@ from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS
 from lamina.version import __version__
 
-OPSET = 18  # the first in which ScatterElements takes minima and maxima; onnxruntime 1.14 or newer
+OPSET = 18  # first with min and max reductions of ScatterElements; requires onnxruntime 1.14
 
 
 def export_onnx(model: Seq2Seq, text: TextPipeline, decode: SearchSettings, out: Path, int8: bool = False) -> None:
-    """Write both graphs in 32 bits, or with the weights of matrix products in 8."""
+    """Write both graphs in fp32, or with int8 weights of matrix products."""
     require_extra(int8)
     require_absent(out)
-    twin = traceable(model)
+    twin = make_traceable(model)
     with torch.no_grad():
         encoder, step = describe_graphs(twin)
         try:
@@ -50,7 +50,7 @@ def export_onnx(model: Seq2Seq, text: TextPipeline, decode: SearchSettings, out:
 
 
 def require_extra(int8: bool) -> None:
-    """Writing needs onnx, and 8 bits onnxruntime."""
+    """Raise unless onnx and, for int8, onnxruntime are installed."""
     try:
         import onnx  # noqa: F401
 
@@ -61,11 +61,11 @@ def require_extra(int8: bool) -> None:
 
 
 def write_graph(graph: Traced, path: Path, int8: bool) -> None:
-    """Trace a module; sizes in `graph.dynamic` stay free."""
+    """Trace a module and write its graph; the axes in `graph.dynamic` stay dynamic."""
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         full = Path(scratch) / path.name if int8 else path
         with warnings.catch_warnings():
-            # of tracing: every branch gives the same result; and of the exporter's age: it needs no more packages
+            # tracing warns of data-dependent branches (harmless here) and of the deprecated exporter
             warnings.simplefilter("ignore")
             register_operators(OPSET)
             torch.onnx.export(
@@ -83,7 +83,7 @@ def write_graph(graph: Traced, path: Path, int8: bool) -> None:
 
 
 def quantise(full: Path, path: Path) -> None:
-    """Weights of matrix products in 8 bits; activations are quantised at run time."""
+    """Quantise weights of matrix products to int8; activations are quantised at run time."""
     import logging
 
     import onnx
@@ -91,7 +91,7 @@ def quantise(full: Path, path: Path) -> None:
 
     model = onnx.load(full)
     split_products(model.graph)
-    logging.getLogger().addFilter(_silent)  # it recommends a step that these graphs do not need
+    logging.getLogger().addFilter(_drop_record)  # recommends preprocessing that these graphs do not need
     try:
         quantize_dynamic(
             model,
@@ -103,11 +103,11 @@ def quantise(full: Path, path: Path) -> None:
             extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
         )
     finally:
-        logging.getLogger().removeFilter(_silent)
+        logging.getLogger().removeFilter(_drop_record)
 
 
 def split_products(graph: Any) -> None:
-    """x·Wᵀ + b as a product and a sum, since the quantiser transposes a weight once for each node that shares it."""
+    """Split Gemm nodes into MatMul and Add: the quantiser would transpose a shared weight once per node."""
     from onnx import helper, numpy_helper
 
     weights = {each.name: each for each in graph.initializer}
@@ -121,8 +121,8 @@ def split_products(graph: Any) -> None:
         x, weight, *bias = node.input
         if weight not in transposed:
             transposed.add(weight)
-            turned = numpy_helper.to_array(weights[weight]).T.copy()
-            graph.initializer.append(numpy_helper.from_array(turned, f"{weight}.T"))
+            weight_T = numpy_helper.to_array(weights[weight]).T.copy()
+            graph.initializer.append(numpy_helper.from_array(weight_T, f"{weight}.T"))
         product = f"{node.name}.product" if bias else node.output[0]
         nodes.append(helper.make_node("MatMul", [x, f"{weight}.T"], [product], f"{node.name}.matmul"))
         if bias:
@@ -135,14 +135,14 @@ def split_products(graph: Any) -> None:
     graph.initializer.extend(kept)
 
 
-def _silent(record: object) -> bool:
+def _drop_record(record: object) -> bool:
     return False
 
 
 def describe_folder(
     model: Seq2Seq, encoder: Traced, step: Traced, decode: SearchSettings, int8: bool, digests: dict[str, str]
 ) -> dict[str, Any]:
-    """The content of `onnx.json`."""
+    """Content of `onnx.json`."""
     assert isinstance(step.module, StepGraph)
     return {
         "format": FORMAT,
@@ -159,9 +159,9 @@ def describe_folder(
 
 
 def card(model: Seq2Seq, text: TextPipeline, int8: bool) -> str:
-    """How to use the folder."""
+    """Model card with usage instructions."""
     config = model.config
-    more = " sacremoses" * (text.source.tokeniser is not None) + " subword-nmt" * (text.kind == "bpe")
+    packages = " sacremoses" * (text.source.tokeniser is not None) + " subword-nmt" * (text.kind == "bpe")
     return f"""\
 # ONNX model
 
@@ -169,7 +169,7 @@ def card(model: Seq2Seq, text: TextPipeline, int8: bool) -> str:
 {config.decoder.layers} decoder layers, {config.norm}-norm, d_model {config.d_model}; \
 {"weights of matrix products in 8 bits" if int8 else "32 bits"}, opset {OPSET}. Written by Lamina {__version__}.
 
-    pip install onnxruntime numpy sentencepiece{more}
+    pip install onnxruntime numpy sentencepiece{packages}
     python run.py < input > output
 
 `lamina translate` also reads this folder.

@@ -1,4 +1,4 @@
-"""A model as two graphs of plain tensors: sources to memories, and one step of the decoder.
+"""Two twin graphs of a model: the encoder, and one decoder step.
 
 source (B, S) ──► encoder, bridge, projections ──► valid (B, S) and memories, one row per source
 tokens (R,), position, valid, memories, caches ──► one step ──► log_probs (R, V) and the caches with this step
@@ -27,11 +27,11 @@ from lamina.model.seq2seq import ProjectedSource, Seq2Seq
 from lamina.model.states import DecoderStates, map_tensors
 from lamina.text.vocabulary import EOS, PAD
 
-ROWS, PAST = 3, 4  # of the traced example: hypotheses per source, past positions
+ROWS, PAST = 3, 4  # hypotheses per source and past positions of the traced example
 
 
 class ComputedPositions(Positions):
-    """Sinusoids computed on the fly: without a table, there is no maximum length."""
+    """Sinusoids computed on the fly, without a table and thus without a maximum length."""
 
     def __init__(self, d_model: int, first: int, kind: Frequencies) -> None:
         super().__init__(d_model, first)
@@ -44,21 +44,20 @@ class ComputedPositions(Positions):
         return nn.functional.pad(torch.cat([angle.sin(), angle.cos()], dim=-1), (0, self.odd))
 
     def between(self, start: Any, end: Any, device: torch.device) -> Tensor:
-        """Rows for the positions from `start` up to `end`, which may be tensors here."""
+        """Rows for the positions in [start, end), which may be tensors."""
         return self.forward(torch.arange(start, end), 0)
 
 
 class RowKeys(PastKeys):
     """Keys and values by row, (R, H, T, K), of past positions only.
 
-    They are grouped by source, as layers read them, after the newest is appended: a graph cannot reshape empty tensors.
+    They are grouped by source only after the new position is appended: a graph cannot reshape empty tensors.
     """
 
     def write(self, key_BHWK: Tensor, value_BHWK: Tensor, end: int) -> RowKeys:
-        """Append one position of every row."""
+        """Append one position to every row."""
         rows = key_BHWK.shape[2]
-        own = (each.transpose(1, 2).flatten(0, 1)[:, :, None] for each in (key_BHWK, value_BHWK))
-        key_RH1K, value_RH1K = own
+        key_RH1K, value_RH1K = (each.transpose(1, 2).flatten(0, 1)[:, :, None] for each in (key_BHWK, value_BHWK))
         return GroupedKeys(
             torch.cat([self.keys_BHMK, key_RH1K], dim=2), torch.cat([self.values_BHMK, value_RH1K], dim=2), rows
         )
@@ -66,17 +65,17 @@ class RowKeys(PastKeys):
 
 @dataclass(frozen=True)
 class GroupedKeys(RowKeys):
-    """The same after a step, with the number of rows per source."""
+    """Keys and values after a step, with the number of rows per source."""
 
     rows: Any
 
     def until(self, end: int) -> KeysValues:
-        """All of them, by source and position."""
+        """All keys and values, by source and position."""
         return KeysValues(by_source(self.keys_BHMK, self.rows), by_source(self.values_BHMK, self.rows))
 
 
 class EncoderGraph(nn.Module):
-    """source (B, S) → valid (B, S) and the memories: everything that decoding needs from the sources."""
+    """source (B, S) → valid (B, S) and the memories: all that decoding needs from the sources."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
@@ -89,7 +88,7 @@ class EncoderGraph(nn.Module):
 
 
 class StepGraph(nn.Module):
-    """One more token per row: log-probabilities of the next, and the extended caches."""
+    """One token per row → log-probabilities of the next, and the extended caches."""
 
     def __init__(self, model: Seq2Seq, example: ProjectedSource) -> None:
         super().__init__()
@@ -97,7 +96,7 @@ class StepGraph(nn.Module):
         self.example = example
 
     def forward(self, tokens_R: Tensor, position: Tensor, valid_BS: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """`tensors` are the memories, then the caches, in the order of their names."""
+        """`tensors` are the memories followed by the caches, in the order of their names."""
         names = [name for name, _ in memory_tensors(self.example)]
         memory = fill_memory(self.example, valid_BS, tensors[: len(names)])
         embedded_RD = self.model.target_embedding.step(tokens_R, position)  # type: ignore[arg-type]
@@ -120,7 +119,7 @@ class StepGraph(nn.Module):
         return (log_probs_BWV.flatten(0, 1), *(tensor for cache in written for tensor in by_row(cache)))
 
     def read_caches(self, x_BWD: Tensor, tensors: Iterator[Tensor]) -> list[Cache]:
-        """Caches by source, as Lamina's layers read them, from caches by row."""
+        """Convert caches by row to the layers' caches by source."""
         caches: list[Cache] = []
         for layer, kv in zip(self.model.decoder.layers, self.example.decoder, strict=True):
             if isinstance(layer.target_attention.empty_cache(kv, 1), RunningSum):
@@ -130,7 +129,7 @@ class StepGraph(nn.Module):
         return caches
 
     def own_past(self, x_BWD: Tensor, caches: Sequence[Cache]) -> Tensor:
-        """(B, H, W, M): each row sees its own past."""
+        """Attention mask (B, H, W, M): each row sees only its own past."""
         batch, rows, _ = x_BWD.shape
         keys = [cache.keys_BHMK for cache in caches if isinstance(cache, RowKeys)]
         if not keys:
@@ -141,21 +140,21 @@ class StepGraph(nn.Module):
 
 
 def by_source(keys_RHTK: Tensor, rows: Any) -> Tensor:
-    """(R, H, T, K) → (B, H, T·W, K), position by position."""
+    """(R, H, T, K) → (B, H, T·W, K), ordered by position."""
     _, heads, length, width = keys_RHTK.shape
     keys_BWHTK = keys_RHTK.view(-1, rows, heads, length, width)
     return keys_BWHTK.permute(0, 2, 3, 1, 4).reshape(-1, heads, length * rows, width)
 
 
 def by_row(cache: Cache) -> tuple[Tensor, ...]:
-    """The tensors of a cache, one row per hypothesis."""
+    """Tensors of a cache, one row per hypothesis."""
     if isinstance(cache, RunningSum):
         return (cache.sum_BWD.flatten(0, 1),)
     return (cache.keys_BHMK, cache.values_BHMK)
 
 
 def memory_tensors(memory: ProjectedSource) -> list[tuple[str, Tensor]]:
-    """The tensors of a memory by name, without the padding mask, which is an input of its own."""
+    """Named tensors of a memory, without the padding mask, which is a separate input."""
     found = []
     for number, kv in enumerate(memory.decoder):
         for stream, each in enumerate(kv.streams):
@@ -167,7 +166,7 @@ def memory_tensors(memory: ProjectedSource) -> list[tuple[str, Tensor]]:
 
 
 def named_tensors(name: str, tree: Any) -> Iterator[tuple[str, Tensor]]:
-    """The tensors in nested dataclasses and tuples, in the order of `map_tensors`."""
+    """Named tensors of nested dataclasses and tuples, in the order of `map_tensors`."""
     if isinstance(tree, Tensor):
         yield name, tree
     elif isinstance(tree, tuple):
@@ -179,7 +178,7 @@ def named_tensors(name: str, tree: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def fill_memory(example: ProjectedSource, valid_BS: Tensor, tensors: Sequence[Tensor]) -> ProjectedSource:
-    """A memory like the example, with other tensors."""
+    """Copy the example memory with other tensors."""
     given = iter(tensors)
     decoder = []
     for kv in example.decoder:
@@ -189,7 +188,7 @@ def fill_memory(example: ProjectedSource, valid_BS: Tensor, tensors: Sequence[Te
 
 
 class Traced(NamedTuple):
-    """A graph to be traced: module, example, and names and dynamic sizes of inputs and outputs."""
+    """A graph to trace: module, example inputs, and names and dynamic axes of inputs and outputs."""
 
     module: nn.Module
     example: tuple[Tensor, ...]
@@ -198,8 +197,8 @@ class Traced(NamedTuple):
     dynamic: dict[str, dict[int, str]]
 
 
-def traceable(model: Seq2Seq) -> Seq2Seq:
-    """A copy of the model that can be traced."""
+def make_traceable(model: Seq2Seq) -> Seq2Seq:
+    """Copy the model with positions that can be traced."""
     twin = copy.deepcopy(model).cpu().float().eval()
     for module in list(twin.modules()):
         for name, child in module.named_children():
@@ -209,7 +208,7 @@ def traceable(model: Seq2Seq) -> Seq2Seq:
 
 
 def describe_graphs(model: Seq2Seq) -> tuple[Traced, Traced]:
-    """Encoder and step of a traceable model. The example has padding, so that masks become part of the graphs."""
+    """Describe both graphs of a traceable model. The example has padding, so that masks become part of the graphs."""
     words = list(range(EOS + 1, EOS + 7))
     words = [min(word, model.config.source_vocab - 1) for word in words]
     source_BS = torch.tensor([[*words[:6], EOS], [*words[:3], EOS, PAD, PAD, PAD]])
@@ -229,8 +228,8 @@ def describe_graphs(model: Seq2Seq) -> tuple[Traced, Traced]:
     sizes = {**sizes, "tokens": {0: "rows"}, "log_probs": {0: "rows"}}
     for name, shape in caches:
         sizes[name] = {axis: str(size) for axis, size in enumerate(shape) if isinstance(size, str)}
-        longer = {"rows": "rows", "past": "past + 1"}
-        sizes[f"present.{name}"] = {axis: longer[size] for axis, size in sizes[name].items()}
+        extended = {"rows": "rows", "past": "past + 1"}
+        sizes[f"present.{name}"] = {axis: extended[size] for axis, size in sizes[name].items()}
     start_R = torch.full((rows,), model.start_id)
     example = (start_R, torch.tensor(PAST), source_BS != PAD, *tensors, *pasts)
     inputs = ["tokens", "position", "valid", *names, *(name for name, _ in caches)]
@@ -239,7 +238,7 @@ def describe_graphs(model: Seq2Seq) -> tuple[Traced, Traced]:
 
 
 def cache_shapes(model: Seq2Seq, memory: ProjectedSource) -> list[tuple[str, tuple[int | str, ...]]]:
-    """Names and sizes of the decoder's caches, by row."""
+    """Names and shapes of the decoder's caches, by row."""
     shapes: list[tuple[str, tuple[int | str, ...]]] = []
     heads, width = model.config.heads, model.config.d_model // model.config.heads
     for number, (layer, kv) in enumerate(zip(model.decoder.layers, memory.decoder, strict=True)):

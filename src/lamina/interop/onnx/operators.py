@@ -1,4 +1,4 @@
-"""Operators that torch does not export as needed."""
+"""Custom exports of operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.onnx.utils import register_custom_op_symbolic
 
 
 def register_operators(opset: int) -> None:
-    """Add them to torch's exporter."""
+    """Register the custom operators with torch's exporter."""
     register_custom_op_symbolic("aten::logaddexp", write_logaddexp, opset)
     register_custom_op_symbolic("aten::scatter_reduce", write_scatter_reduce, opset)
 
@@ -25,6 +25,6 @@ def write_logaddexp(graph: Any, a: Any, b: Any) -> Any:
 
 @parse_args("v", "i", "v", "v", "s", "b")
 def write_scatter_reduce(graph: Any, x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool) -> Any:
-    """Torch's version has a branch for scalars, which makes onnxruntime warn about shapes."""
+    """Export without torch's branch for scalars, which makes onnxruntime warn about shapes."""
     assert include_self, "ScatterElements always includes self"
     return graph.op("ScatterElements", x, index, source, axis_i=dim, reduction_s={"amin": "min", "amax": "max"}[reduce])

@@ -38,12 +38,12 @@ class Graphs:
         )
 
     def encode(self, source_BS: np.ndarray) -> dict[str, np.ndarray]:
-        """The memories: everything that decoding needs from the sources, one row per source."""
+        """Compute the memories, all that decoding needs from the sources, one row per source."""
         outputs = self.encoder.run(None, {"source": source_BS})
         return dict(zip(["valid", *self.about["memories"]], outputs, strict=True))
 
     def empty_caches(self, rows: int) -> dict[str, np.ndarray]:
-        """The caches before the first step."""
+        """Empty caches for the first step."""
         sizes = {"rows": rows, "past": 0}
         return {
             cache["name"]: np.zeros([sizes.get(size, size) for size in cache["shape"]], np.float32)
@@ -53,14 +53,14 @@ class Graphs:
     def step(
         self, tokens_R: np.ndarray, position: int, memory: dict[str, np.ndarray], caches: dict[str, np.ndarray]
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Log-probabilities (R, V) after one more token of every row, and the caches that include it."""
-        fed = {"tokens": tokens_R, "position": np.array(position), **memory, **caches}
-        log_probs_RV, *extended = self.decoder.run(None, {name: fed[name] for name in self.inputs})
+        """Feed one token per row; return log-probabilities (R, V) and the extended caches."""
+        feeds = {"tokens": tokens_R, "position": np.array(position), **memory, **caches}
+        log_probs_RV, *extended = self.decoder.run(None, {name: feeds[name] for name in self.inputs})
         return log_probs_RV, dict(zip(caches, extended, strict=True))
 
     @property
     def inputs(self) -> list[str]:
-        """Inputs of the decoder graph, which has only those it uses."""
+        """Names of the decoder graph's inputs; unused ones are not part of the graph."""
         return [each.name for each in self.decoder.get_inputs()]
 
 
@@ -84,7 +84,7 @@ class Search:
         self.done = [False] * self.sources
 
     def run(self, graphs: Graphs, source_BS: np.ndarray) -> list[list[tuple[float, Ids]]]:
-        """Finished hypotheses of every source as (score, tokens), best first."""
+        """Search; return the finished hypotheses of each source as (score, tokens), best first."""
         memory, caches = graphs.encode(source_BS), graphs.empty_caches(self.sources)
         tokens_R, position = np.full(self.sources, self.start_id, np.int64), 0
         while True:
@@ -97,17 +97,16 @@ class Search:
         return [sorted(each, key=lambda found: -found[0]) for each in self.finished]
 
     def advance(self, scores_BWV: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that continue after this step, and the next token of each."""
+        """Select the hypotheses that continue; return their rows and next tokens."""
         self.constrain(scores_BWV, position)
         sums_BX = (self.totals[..., None] + scores_BWV).reshape(self.sources, -1)
         rows, tokens, totals = [], [], []
         for source, sums_X in enumerate(sums_BX):
-            going = self.split(source, sums_X, scores_BWV.shape[2], position)
-            owners = [row for row, _, _ in going]
-            self.written[source] = [[*self.written[source][row], token] for row, token, _ in going]
-            rows += [row + source * scores_BWV.shape[1] for row in owners]
-            tokens += [token for _, token, _ in going]
-            totals.append([total for _, _, total in going])
+            active = self.split(source, sums_X, scores_BWV.shape[2], position)
+            self.written[source] = [[*self.written[source][row], token] for row, token, _ in active]
+            rows += [row + source * scores_BWV.shape[1] for row, _, _ in active]
+            tokens += [token for _, token, _ in active]
+            totals.append([total for _, _, total in active])
         self.totals = np.array(totals, np.float32)
         return np.array(rows), np.array(tokens, np.int64)
 
@@ -115,22 +114,22 @@ class Search:
         """Finish hypotheses that end here; return the others as (row, token, sum of log p)."""
         count = min(2 * self.beam, len(sums_X))
         best = np.argpartition(-sums_X, count - 1)[:count]
-        going: list[tuple[int, int, float]] = []
+        active: list[tuple[int, int, float]] = []
         finished = self.finished[source]
-        for rank, place in enumerate(best[np.argsort(-sums_X[best], kind="stable")].tolist()):
-            row, token = divmod(place, vocabulary)
-            total = float(sums_X[place])
+        for rank, index in enumerate(best[np.argsort(-sums_X[best], kind="stable")].tolist()):
+            row, token = divmod(index, vocabulary)
+            total = float(sums_X[index])
             if token != EOS:
-                going.append((row, token, total))
+                active.append((row, token, total))
             elif rank < self.beam and len(finished) < self.beam and not self.done[source] and total > -np.inf:
                 tokens = [*self.written[source][row], EOS]
                 finished.append((total / len(tokens) ** self.lenpen, tokens))
         self.done[source] |= len(finished) == self.beam or position >= self.limits[source]
-        going += [(0, UNK, -np.inf)] * (self.beam - len(going))  # a vocabulary smaller than the beam
-        return going[: self.beam]
+        active += [(0, UNK, -np.inf)] * (self.beam - len(active))  # if the vocabulary is smaller than the beam
+        return active[: self.beam]
 
     def constrain(self, scores_BWV: np.ndarray, position: int) -> None:
-        """Exclude tokens that are not allowed next."""
+        """Mask tokens that are not allowed next."""
         np.copyto(scores_BWV, -np.inf, where=np.isnan(scores_BWV))
         scores_BWV[..., PAD] = -np.inf
         ends_BW = scores_BWV[..., EOS].copy()
@@ -149,11 +148,11 @@ def repeated(written: Ids, size: int) -> Ids:
     """Tokens that would repeat an n-gram of this size."""
     last = written[len(written) - size + 1 :]
     starts = range(len(written) - size + 1)
-    return [written[at + size - 1] for at in starts if written[at : at + size - 1] == last]
+    return [written[index + size - 1] for index in starts if written[index : index + size - 1] == last]
 
 
 def open_text(folder: Path) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
-    """Functions from a line to ids that end with eos, and back."""
+    """Return functions that encode a line to ids ending with eos, and decode ids."""
     about = json.loads((folder / "text.json").read_text(encoding="utf-8"))
     encode, decode = (open_sentencepiece if about["subwords"] == "sentencepiece" else open_words)(folder, about)
     if not about["moses"]:
@@ -168,7 +167,7 @@ def open_text(folder: Path) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]
 
 
 def open_sentencepiece(folder: Path, about: Any) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
-    """One model for both sides, or one for each."""
+    """Open one SentencePiece model for both sides, or one for each."""
     from sentencepiece import SentencePieceProcessor
 
     names = [f"subwords.{side}.model" for side in ("source", "target")]
@@ -182,9 +181,9 @@ def open_sentencepiece(folder: Path, about: Any) -> tuple[Callable[[str], Ids], 
 
 
 def open_words(folder: Path, about: Any) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
-    """Space-separated tokens, with byte-pair encoding if there are codes."""
-    read = [(folder / f"vocabulary.{side}.txt").read_bytes().decode("utf-8") for side in ("source", "target")]
-    source, target = (text.removesuffix("\n").split("\n") for text in read)
+    """Open vocabularies of space-separated tokens, optionally with byte-pair encoding."""
+    contents = [(folder / f"vocabulary.{side}.txt").read_bytes().decode("utf-8") for side in ("source", "target")]
+    source, target = (text.removesuffix("\n").split("\n") for text in contents)
     ids = {symbol: index for index, symbol in enumerate(source)}
     segment: Callable[[list[str]], list[str]] = list
     if about["subwords"] == "bpe":
@@ -205,7 +204,7 @@ def open_words(folder: Path, about: Any) -> tuple[Callable[[str], Ids], Callable
 def open_marian(
     folder: Path, ids: dict[str, int], target: list[str]
 ) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
-    """SentencePiece models with a separate vocabulary."""
+    """Open Marian's SentencePiece models, which have a separate vocabulary."""
     from sentencepiece import SentencePieceProcessor
 
     pieces, words = (SentencePieceProcessor(model_file=str(folder / f"{side}.spm")) for side in ("source", "target"))
@@ -224,15 +223,17 @@ def open_marian(
 
 
 def normalise(text: str) -> str:
-    """Composed characters, single spaces, no control characters."""
+    """Normalise to NFC with single spaces and without control characters."""
     return unicodedata.normalize("NFC", BLANK.sub(" ", text)).strip(" ")
 
 
 def translate(graphs: Graphs, sources: Sequence[Ids], options: dict[str, Any]) -> list[Ids]:
-    """The best translation of every source; an empty source has an empty translation."""
+    """Translate sources; an empty source has an empty translation."""
     sources = [source if len(source) <= LONGEST else [*source[: LONGEST - 1], EOS] for source in sources]
     results: list[Ids] = [[] for _ in sources]
-    order = sorted((at for at, source in enumerate(sources) if len(source) > 1), key=lambda at: -len(sources[at]))
+    order = sorted(
+        (index for index, source in enumerate(sources) if len(source) > 1), key=lambda index: -len(sources[index])
+    )
     for first in range(0, len(order), BATCH):
         numbers = order[first : first + BATCH]
         source_BS = np.full((len(numbers), len(sources[numbers[0]])), PAD, np.int64)
@@ -278,7 +279,7 @@ def fail(message: str) -> NoReturn:
 
 
 def main() -> None:
-    """Read stdin, write stdout: one line out for each line in."""
+    """Translate standard input to standard output, line by line."""
     folder = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description="Translate lines of text: python run.py < input > output")
     parser.add_argument("--beam", type=int, help="beam size; 1 is greedy")

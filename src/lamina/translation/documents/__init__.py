@@ -1,4 +1,4 @@
-"""Documents: their sentences are translated, everything else is kept."""
+"""Document translation: extract the translatable text and keep everything else unchanged."""
 
 from lamina.translation.documents.document import Document, Passage
 from lamina.translation.documents.formats import FORMATS, Format, format_of_file, read_document

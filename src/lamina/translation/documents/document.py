@@ -1,4 +1,4 @@
-"""A document: passages of sentences to translate, and the text between them."""
+"""A document as passages of sentences to translate and the text between them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Splitter = Callable[[str], list[str]]
 
 
 def unchanged(text: str) -> str:
-    """A passage that is written as it was translated."""
+    """Write a passage as translated."""
     return text
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Sentences that belong together, the space after each, and how their translations are written."""
+    """A run of sentences, the white space after each, and a function that formats the joined translation."""
 
     sentences: tuple[str, ...]
     spaces: tuple[str, ...]
@@ -26,17 +26,17 @@ class Passage:
 
 @dataclass(frozen=True)
 class Document:
-    """Passages to translate and the text between them, in the order of the file."""
+    """Verbatim text and passages, in file order."""
 
     pieces: tuple[str | Passage, ...]
 
     @property
     def sentences(self) -> list[str]:
-        """Everything to translate."""
+        """All sentences to translate, in order."""
         return [sentence for piece in self.pieces if isinstance(piece, Passage) for sentence in piece.sentences]
 
     def render(self, translations: Iterable[str]) -> str:
-        """The document with a translation in the place of each sentence."""
+        """Render the document with each sentence replaced by its translation."""
         remaining = iter(translations)
         written: list[str] = []
         for piece in self.pieces:
@@ -49,7 +49,7 @@ class Document:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is a letter or a digit."""
+    """Whether the text contains a letter or a digit."""
     return any(character.isalnum() for character in text)
 
 
@@ -57,10 +57,10 @@ def make_passages(
     text: str,
     split: Splitter,
     write: Callable[[str], str] = unchanged,
-    least: Callable[[str], object] = has_words,
+    is_translatable: Callable[[str], object] = has_words,
 ) -> list[str | Passage]:
-    """A passage with the space around it; text that has not the `least` to translate stays as it is."""
-    if not least(text):
+    """Make a passage and keep the surrounding white space; untranslatable text is returned verbatim."""
+    if not is_translatable(text):
         return [text] if text else []
     core = text.strip()
     start = text.index(core)
@@ -71,13 +71,13 @@ def make_passages(
 
 
 def separate_spaces(parts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Sentences without the space that follows them, and that space."""
+    """Split each sentence from its trailing white space."""
     sentences = tuple(part.rstrip() for part in parts)
     return sentences, tuple(part[len(sentence) :] for part, sentence in zip(parts, sentences, strict=True))
 
 
-def splitter_of(language: str) -> Splitter:
-    """Splits text of this language into sentences."""
+def splitter_for(language: str) -> Splitter:
+    """Return a sentence splitter for a language."""
 
     def split(text: str) -> list[str]:
         return split_sentences(text, language)
@@ -85,6 +85,6 @@ def splitter_of(language: str) -> Splitter:
     return split
 
 
-def whole(text: str) -> list[str]:
-    """For text that is one sentence, or is to be translated as if it were."""
+def keep_whole(text: str) -> list[str]:
+    """Splitter for text to be translated as a single sentence."""
     return [text]

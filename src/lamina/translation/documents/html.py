@@ -1,4 +1,4 @@
-"""HTML: tags, attributes, comments, scripts and untranslatable elements stay byte for byte; text is translated."""
+"""HTML: translates text nodes; tags, attributes, comments, scripts and untranslatable elements are kept verbatim."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ TOKEN = re.compile(
     r"|<(?P<close>/?)(?P<name>[a-zA-Z][^\s<>/]{0,99}+)"
     r"(?P<attributes>(?:[^<>\"']{1,2000}+|\"[^\"]{0,9000}+\"|'[^']{0,9000}+'){0,400}+)>",
     re.DOTALL,
-)  # bounded everywhere: no file makes it look at the same text again and again
+)  # every repetition is bounded or possessive: no catastrophic backtracking
 KEPT = frozenset({"script", "style", "pre", "code", "textarea", "kbd", "samp", "var", "svg", "math", "template"})
-RAW = frozenset({"script", "style", "textarea"})  # `<` within them starts nothing
+RAW = frozenset({"script", "style", "textarea"})  # `<` does not open a tag inside them
 VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
 )
@@ -27,11 +27,11 @@ SPACE_ENTITY = re.compile(r"&(?:nbsp|#160|#xa0|emsp|ensp|thinsp);\Z", re.IGNOREC
 
 
 def read_html(text: str, split: Splitter) -> list[str | Passage]:
-    """Text between tags becomes passages, except where the page says not to."""
+    """Turn text nodes into passages, except inside elements marked as not translatable."""
     pieces: list[str | Passage] = []
     position = 0
-    open_elements: list[tuple[str, bool]] = []  # each with whether the text around it is translated
-    names: Counter[str] = Counter()  # of those elements
+    open_elements: list[tuple[str, bool]] = []  # (name, whether the enclosing text is translated)
+    names: Counter[str] = Counter()  # how many of each are open
     translated = True
     while match := TOKEN.search(text, position):
         pieces += read_text(text[position : match.start()], split, translated)
@@ -62,17 +62,17 @@ def read_html(text: str, split: Splitter) -> list[str | Passage]:
 
 
 def close_element(open_elements: list[tuple[str, bool]], names: Counter[str], name: str, translated: bool) -> bool:
-    """Leave an element and whatever was left open within it; a stray end tag changes nothing."""
+    """Close an element and its unclosed children; ignore a stray end tag."""
     while names[name]:
-        left, translated = open_elements.pop()
-        names[left] -= 1
-        if left == name:
+        closed, translated = open_elements.pop()
+        names[closed] -= 1
+        if closed == name:
             break
     return translated
 
 
 def read_text(text: str, split: Splitter, translated: bool) -> list[str | Passage]:
-    """One text node; entities are characters to the model, and those that HTML needs are written again."""
+    """Parse a text node; entities are unescaped for the model and escaped again on output."""
     if not translated or not has_words(unescape(text)):
         return [text]
     before, core, after = outer_space(text)
@@ -85,7 +85,7 @@ def read_text(text: str, split: Splitter, translated: bool) -> list[str | Passag
 
 
 def outer_space(text: str) -> tuple[str, str, str]:
-    """Space around a text node, spaces written as entities included, as it stands in the file."""
+    """Split a text node into leading space, core and trailing space; space entities count as space."""
     first = SPACE_BEFORE.match(text)
     start, end = first.end() if first else 0, len(text)
     while end > start:
@@ -98,5 +98,5 @@ def outer_space(text: str) -> tuple[str, str, str]:
 
 
 def write_text(text: str) -> str:
-    """A translation as a text node."""
+    """Escape a translation for a text node."""
     return escape(text, quote=False).replace("\xa0", "&nbsp;")

@@ -1,4 +1,4 @@
-"""Sentence splitting: by `sentencex`'s rules for many languages if installed, otherwise by a few built-in rules."""
+"""Sentence splitting with `sentencex` if it is installed, otherwise with a few built-in rules."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ABBREVIATIONS = frozenset(
 )  # fmt: skip
 END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|[。！？]++[」』”）]*+")
 LONG_LINE = 10_000  # characters: sentencex takes quadratic time where a line has thousands of sentences
-LONGEST_WORD = 40  # characters; no abbreviation is longer
-SMALL = re.compile(r"\s+[a-zà-öø-ÿ]")
+LONGEST_WORD = 40  # characters to look back for an abbreviation
+LOWERCASE_NEXT = re.compile(r"\s+[a-zà-öø-ÿ]")
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """The sentences of a text, each with the space after it: joined they are the text again."""
+    """Split a text into sentences with their trailing white space; joining them gives back the text."""
     segment = find_segmenter()
     if segment is None or len(text) > LONG_LINE:
         return split_by_rules(text)
@@ -31,7 +31,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 @cache
 def find_segmenter() -> Any:
-    """sentencex's function, if it is installed."""
+    """Return `sentencex.segment`, or None if it is not installed."""
     try:
         from sentencex import segment
     except ImportError:
@@ -40,7 +40,7 @@ def find_segmenter() -> Any:
 
 
 def locate(text: str, sentences: Iterable[str]) -> list[str]:
-    """Sentences found by a library, with the text between them; anything it changed is taken from the original."""
+    """Align segmented sentences with the original text, so that slices of it, white space included, are returned."""
     starts: list[int] = []
     position = 0
     for sentence in sentences:
@@ -54,14 +54,14 @@ def locate(text: str, sentences: Iterable[str]) -> list[str]:
 
 
 def split_by_rules(text: str) -> list[str]:
-    """A sentence ends at its punctuation, unless that belongs to an abbreviation, an initial or a number."""
+    """Split at sentence-final punctuation, except after an abbreviation, an initial or a number."""
     parts: list[str] = []
     start = 0
     for match in END.finditer(text):
         end = match.end()
         if match.group() == "." and is_abbreviation(text[max(start, match.start() - LONGEST_WORD) : match.start()]):
             continue
-        if SMALL.match(text, end):
+        if LOWERCASE_NEXT.match(text, end):
             continue
         while end < len(text) and text[end].isspace():
             end += 1
@@ -74,7 +74,7 @@ def split_by_rules(text: str) -> list[str]:
 
 
 def is_abbreviation(before: str) -> bool:
-    """Whether the full stop after this belongs to its last word: `Dr`, `J`, `3`."""
+    """Whether a full stop after this text belongs to its last word: `Dr`, `J`, `3`."""
     words = before.split()
     if not words:
         return False

@@ -1,4 +1,4 @@
-"""SubRip and WebVTT: numbers, timings, settings, styles and blank lines stay; the text of each cue is translated."""
+"""SubRip and WebVTT: translates the text of each cue; numbers, timings, settings and styles are kept verbatim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPEAKER = re.compile(r"^(?:[-–—]\s*|\[[^\]]*\]\s*|>>\s*)+")
 
 
 def read_subtitles(text: str, split: Splitter) -> list[str | Passage]:
-    """Lines after a timing, up to the next blank line, are a cue; every other line stays as it is."""
+    """Parse cues: the lines from a timing to the next blank line. All other lines are kept verbatim."""
     pieces: list[str | Passage] = []
     cue: list[str] = []
     inside = False
@@ -30,7 +30,9 @@ def read_subtitles(text: str, split: Splitter) -> list[str | Passage]:
 
 
 def read_cue(lines: list[str], split: Splitter) -> list[str | Passage]:
-    """The lines of one cue: one passage, wrapped into as many lines; lines of speakers and markup by themselves."""
+    """Parse one cue as a single passage wrapped to the same number of lines, or line by line if any has a speaker or
+    markup.
+    """
     if not lines:
         return []
     bodies = [line.rstrip("\r\n") for line in lines]
@@ -46,7 +48,7 @@ def read_cue(lines: list[str], split: Splitter) -> list[str | Passage]:
 
 
 def read_line(line: str, split: Splitter) -> list[str | Passage]:
-    """One line of a cue: who speaks and markup stay, the text between is translated."""
+    """Parse one line of a cue; speaker labels and markup are kept."""
     pieces: list[str | Passage] = []
     position = 0
     if speaker := SPEAKER.match(line):
@@ -59,20 +61,20 @@ def read_line(line: str, split: Splitter) -> list[str | Passage]:
 
 
 def one_line(text: str) -> str:
-    """A translation that cannot end its cue early, nor look like a timing."""
+    """Format a translation so that it neither ends the cue early nor looks like a timing."""
     return " ".join(text.split()).replace("-->", "→")
 
 
 def wrap(text: str, shares: list[int], ends: list[str]) -> str:
-    """Text in as many lines as the cue had, broken at spaces near the same proportions; no line is empty."""
+    """Wrap text to the cue's number of lines in about the same proportions; no line is empty."""
     words = one_line(text).split(" ")
     total = sum(shares)
     lines: list[str] = []
     for number in range(len(shares) - 1):
-        after = len(shares) - 1 - number  # lines that still need a word each
-        aim = sum(len(word) + 1 for word in words) * shares[number] / max(1, total)
+        lines_left = len(shares) - 1 - number  # each needs at least one word
+        target_size = sum(len(word) + 1 for word in words) * shares[number] / max(1, total)
         taken, size = 1, len(words[0])
-        while len(words) - taken > after and size + (len(words[taken]) + 1) / 2 < aim:
+        while len(words) - taken > lines_left and size + (len(words[taken]) + 1) / 2 < target_size:
             size += len(words[taken]) + 1
             taken += 1
         if len(words) - taken < 1:
