@@ -1,1 +1,1 @@
-"""Files, reading, devices, memory and processes: what every other package builds on."""
+"""Files, devices, memory and processes: the layer below every other package."""

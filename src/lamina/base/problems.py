@@ -1,4 +1,4 @@
-"""Validation errors in the users' words: key path, what must be, nearest name."""
+"""Validation errors as problems for the user: key path, expected value, nearest name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads compute: torch's setting, which can be asked for and changed before torch is imported."""
+"""The number of compute threads: torch's setting, readable and writable before torch is imported."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-_wanted: list[int] = []  # what torch is to be told once it is there
+_pending: list[int] = []  # applied once torch is imported
 
 
 def set_threads(count: int) -> None:
-    """Compute with this many from now on."""
-    _wanted[:] = [count]
+    """Set the number of compute threads."""
+    _pending[:] = [count]
     thread_count()
 
 
 def thread_count() -> int:
-    """Threads that compute; by default one for each core that this process may use."""
+    """The number of compute threads; by default one for each core that this process may use."""
     torch = sys.modules.get("torch")
     if torch is None:
-        return _wanted[0] if _wanted else default_threads()
-    while _wanted:
-        torch.set_num_threads(_wanted.pop())
+        return _pending[0] if _pending else default_threads()
+    while _pending:
+        torch.set_num_threads(_pending.pop())
     return int(torch.get_num_threads())
 
 
 def default_threads() -> int:
-    """As torch counts: `OMP_NUM_THREADS`, else cores, of which several hardware threads are one."""
+    """torch's default: `OMP_NUM_THREADS`, else the number of physical cores that this process may use."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
