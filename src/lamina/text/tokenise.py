@@ -1,4 +1,4 @@
-"""Moses tokenisation, for the papers' way of preparing text."""
+"""Moses tokenisation, as most papers prepare their text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class MosesTokeniser:
-    """Words apart from punctuation and back again, by a language's rules (sacremoses)."""
+    """Moses tokeniser and detokeniser of a language (sacremoses)."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -25,9 +25,9 @@ class MosesTokeniser:
         return MosesDetokenizer(lang=self.language)
 
     def tokenise(self, text: str) -> str:
-        """Tokens with a space between them."""
+        """Tokenise text; tokens are separated by spaces."""
         return str(self._tokeniser.tokenize(text, escape=False, return_str=True))
 
     def detokenise(self, text: str) -> str:
-        """Text as people write it."""
+        """Undo `tokenise`."""
         return str(self._detokeniser.detokenize(text.split(), unescape=False))
