@@ -19,7 +19,7 @@ META = "meta.json"
 
 
 class PreparedData:
-    """What `lamina prepare` wrote: a text pipeline, and the splits `train`, `valid` and perhaps `test`.
+    """A folder written by `lamina prepare`: a text pipeline and the splits `train`, `valid` and optionally `test`.
 
     Example:
         >>> data = lamina.PreparedData("data")
@@ -57,7 +57,7 @@ class PreparedData:
 
     @cached_property
     def text(self) -> TextPipeline:
-        """From text to ids and back."""
+        """The text pipeline the data was encoded with."""
         text = TextPipeline.load(self.folder / "text")
         if text.digests() != self.text_digests:
             raise DataError(
@@ -67,7 +67,7 @@ class PreparedData:
         return text
 
     def split(self, name: str, verify: bool = False) -> Split:
-        """One part of the data; `verify` compares every file with its digest first."""
+        """Open a split; `verify` compares every file with its digest first."""
         if name not in self.shards:
             raise DataError(f"{self.folder}: has no {name} data, only {', '.join(self.shards)}.")
         folders = [self.folder / name / shard for shard in self.shards[name]]
@@ -79,7 +79,7 @@ class PreparedData:
         return Split([Shard(folder, self.id_type) for folder in folders])
 
     def is_whole(self) -> bool:
-        """Whether every file is as it was written; reads everything."""
+        """Whether every file matches its digest; reads all data."""
         try:
             return all(len(self.split(name, verify=True)) >= 0 for name in self.shards) and bool(self.text)
         except DataError:
@@ -87,7 +87,7 @@ class PreparedData:
 
 
 class Split:
-    """Encoded pairs by number, over all shards."""
+    """The encoded pairs of a split, indexed across its shards."""
 
     def __init__(self, shards: list[Shard]) -> None:
         self.shards = shards
@@ -101,8 +101,8 @@ class Split:
         if not 0 <= index < len(self):
             raise IndexError(index)
         number = int(np.searchsorted(self.starts, index, side="right")) - 1
-        shard, place = self.shards[number], index - int(self.starts[number])
-        return shard.sentence("source", place), shard.sentence("target", place)
+        shard, offset = self.shards[number], index - int(self.starts[number])
+        return shard.sentence("source", offset), shard.sentence("target", offset)
 
     def lengths(self, side: str) -> NDArray[np.int32]:
         """The length of every sentence, eos included."""

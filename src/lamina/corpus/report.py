@@ -1,4 +1,4 @@
-"""What was done to the data, for people."""
+"""The human-readable report of a prepared data folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lamina.corpus.filters import REASONS, Filters
 
 
 def write_report(meta: dict[str, Any], filters: Filters) -> str:
-    """`report.md` of a prepared data folder."""
+    """Format `report.md` from the content of `meta.json`."""
     plan = meta["plan"]
     source, target = plan["languages"]
     lines = [f"# Prepared data: {source} → {target}", ""]

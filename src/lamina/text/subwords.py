@@ -140,7 +140,7 @@ def learn_sentencepiece(
             hard_vocab_limit=False,
             byte_fallback=True,
             character_coverage=character_coverage,
-            normalization_rule_name="nfkc_cf" if lowercase else "identity",  # lamina.text.normalise has composed characters
+            normalization_rule_name="nfkc_cf" if lowercase else "identity",  # text is normalised already
             max_sentence_length=100_000,
             bos_id=BOS,
             pad_id=PAD,
