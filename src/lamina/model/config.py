@@ -28,17 +28,17 @@ Entries = Annotated[int, Field(gt=len(SPECIALS), le=10_000_000)]
 class ModelConfig(Settings):
     """A recipe's `model` with everything resolved, and the vocabulary sizes: enough to rebuild the model."""
 
-    d_model: Annotated[int, Field(gt=0, le=65_536)]  # width of every state
+    d_model: Annotated[int, Field(gt=0, le=65_536)]  # dimension of hidden states
     ffn_size: Annotated[int, Field(gt=0, le=1_048_576)]  # hidden width of feed-forward networks
-    heads: Annotated[int, Field(gt=0, le=1024)]  # of every attention; must divide `d_model`
+    heads: Annotated[int, Field(gt=0, le=1024)]  # attention heads; must divide `d_model`
     source_vocab: Entries
     target_vocab: Entries
 
     norm: Norm = "pre"  # where layer norms are placed
-    init: Scheme = "xavier"  # how weights start
+    init: Scheme = "xavier"  # initialisation of weights
     dropout: Rate = 0.1  # on embeddings and residuals
     attention_dropout: Rate = 0.0  # on attention weights
-    activation_dropout: Rate = 0.0  # after the relu of feed-forward networks
+    activation_dropout: Rate = 0.0  # after the activation of feed-forward networks
     activation: Activation = "relu"  # of feed-forward networks
     share_embeddings: Literal["all", "decoder", "none"] = "all"  # `decoder`: target and softmax
 
@@ -54,14 +54,14 @@ class ModelConfig(Settings):
 
     @classmethod
     def part(cls, name: str, value: Any) -> type[Settings] | None:
-        """A socket's settings class is found by its `type`."""
+        """The settings class of an option; a socket's is chosen by its `type`."""
         table = SOCKETS.get(name)
         if table is None:
             return super().part(name, value)
         return table.get(str(value.get("type"))) if isinstance(value, Mapping) else None
 
     def problems(self) -> list[Problem]:
-        """Everything that does not fit together, all at once."""
+        """All incompatibilities between the options."""
         found: list[Problem] = []
         if self.d_model % self.heads:
             found.append(Problem("heads", f"must divide d_model {self.d_model}, but is {self.heads} instead."))

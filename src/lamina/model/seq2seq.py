@@ -1,4 +1,4 @@
-"""The whole model: the picture of the three sockets, in code.
+"""The whole model, composed of an encoder, a bridge, a decoder and a head.
 
 tokens ─ embed ─► ENCODER ─► EncoderStates ─► BRIDGE ─► one Memory per decoder layer ─► decoder ─► HEAD
 """
@@ -22,7 +22,7 @@ from lamina.text.vocabulary import BOS, EOS, PAD, UNK
 
 @dataclass(frozen=True)
 class ProjectedSource:
-    """All that decoding needs of a batch of sources, one row per source."""
+    """A batch of sources, projected for decoding."""
 
     decoder: tuple[CrossKV, ...]
     head: Any
@@ -53,21 +53,21 @@ class Seq2Seq(nn.Module):
 
     @property
     def start_id(self) -> int:
-        """The token a prefix starts with."""
+        """The first token of a prefix."""
         return self.config.start_id
 
     def encode(self, source_BS: Tensor) -> EncoderStates:
-        """Padding may be on either side."""
+        """Encode sources, which may be padded on either side."""
         check_tokens("source", source_BS)
         return self.encoder(self.source_embedding(source_BS, source_BS != self.pad_id))
 
     def project_source(self, source_BS: Tensor) -> ProjectedSource:
-        """Everything about a source that stays fixed while its target is decoded."""
+        """Encode sources and project them for decoding."""
         enc = self.encode(source_BS)
         return ProjectedSource(self.decoder.project_memories(self.bridge(enc)), self.head.project_source(enc))
 
     def decode(self, prefix_BT: Tensor, memory: ProjectedSource) -> DecoderStates:
-        """All positions of a prefix, which may be padded on the right; states at padding are undefined."""
+        """Compute all positions of prefixes, which may be padded on the right; states at padding are undefined."""
         check_tokens("prefix", prefix_BT, shape=(memory.sources, *prefix_BT.shape[1:]))
         return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
 
@@ -78,8 +78,8 @@ class Seq2Seq(nn.Module):
         return distribution.full()
 
     def attention(self, source: Tensor, prefix: Tensor) -> list[tuple[Tensor, ...]]:
-        """What every decoder layer attends to in each stream of its memory, (B, H, T, S)."""
-        memory = self.project_source(source)  # before recording: a tied reader is the encoder's self-attention too
+        """The cross-attention weights of every decoder layer for each stream of its memory, (B, H, T, S)."""
+        memory = self.project_source(source)  # before recording: a tied reader is also the encoder's self-attention
         readers_of_layers = [layer.readers for layer in self.decoder.layers]
         for reader in (reader for readers in readers_of_layers for reader in readers):
             reader.recorded_weights = []
@@ -97,14 +97,14 @@ class Seq2Seq(nn.Module):
     def forward(
         self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0, importance: Tensor | None = None
     ) -> Loss:
-        """The label-smoothed loss of targets (B, T): prefixes shifted by one; `importance` weighs each token."""
+        """The label-smoothed loss of targets (B, T), which are prefixes shifted by one; `importance` weights tokens."""
         check_tokens("target", target, shape=prefix.shape)
         memory = self.project_source(source)
         states = self.decode(prefix, memory)
         return self.head.loss(states, memory.head, Targets(target, self.pad_id, smoothing, importance))
 
     def normalised_nll(self, source: Tensor, prefix: Tensor, target: Tensor) -> Tensor:
-        """−log p of every target token under the head's distribution made to sum to 1, (B, T), 0 at padding."""
+        """−log p of every target token under the head's renormalised distribution, (B, T), 0 at padding."""
         memory = self.project_source(source)
         return self.head.normalised_nll(self.decode(prefix, memory), memory.head, Targets(target, self.pad_id))
 
@@ -113,7 +113,7 @@ class Seq2Seq(nn.Module):
         return self.decoder.start(memory.decoder, rows)
 
     def step(self, tokens_R: Tensor, memory: ProjectedSource, cache: DecoderCache) -> tuple[LogProbs, DecoderCache]:
-        """Each row's distribution after one more token, as (B, W, V): W rows of each source, in order."""
+        """The distribution of each row after one more token, (B, W, V): W rows of each source, in order."""
         x_RD = self.target_embedding.step(tokens_R, cache.position)
         x_BWD = x_RD.view(memory.sources, cache.seen_BWM.shape[1], self.config.d_model)
         states, cache = self.decoder.step(x_BWD, memory.decoder, cache)

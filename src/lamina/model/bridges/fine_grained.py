@@ -1,4 +1,4 @@
-"""Fine-grained layer attention: a mix of encoder layers with weights of its own in every dimension."""
+"""Fine-grained layer attention: a mix of encoder layers with separate weights in every dimension."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class FineGrainedSettings(MixSettings):
     dropconnect: Rate = 0.3
 
     def build(self, model: ModelConfig) -> FineGrainedBridge:
-        """One weight per decoder layer, encoder layer and dimension."""
         return FineGrainedBridge(self, model)
 
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class LayerwiseSettings(BridgeSettings):
-    """`type: layerwise`. Imports norm only the last layer of a pre-norm stack; new models norm each."""
+    """`type: layerwise`. In a pre-norm stack new models normalise every layer, imports the last only."""
 
     type: Literal["layerwise"] = "layerwise"
-    norms: Literal["each", "last"] = "each"  # of a pre-norm stack; `last` for imports only
+    norms: Literal["each", "last"] = "each"  # normalised layers of a pre-norm stack; `last` for imports only
 
     @property
     def reads_top(self) -> bool:
-        """The last layer after the encoder's own norm, in imports."""
+        """In imports, the last layer is read after the encoder's final norm."""
         return self.norms == "last"
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
@@ -38,7 +38,6 @@ class LayerwiseSettings(BridgeSettings):
             )
 
     def build(self, model: ModelConfig) -> LayerwiseBridge:
-        """One norm per layer, or none of its own."""
         return LayerwiseBridge(self, model)
 
 
@@ -54,6 +53,5 @@ class LayerwiseBridge(nn.Module):
         )
 
     def forward(self, enc: EncoderStates) -> tuple[Memory, ...]:
-        """One memory per layer."""
         layers = (*enc.layers[:-1], enc.top_BSD) if self.last_is_top else enc.layers
         return tuple(Memory((norm(x_BSD),), enc.valid_BS) for norm, x_BSD in zip(self.norms, layers, strict=True))

@@ -1,4 +1,4 @@
-"""The wiring of depth growing: the new module reads what the trained one computed, and once more its input."""
+"""The wiring of depth growing: new layers read the output of the trained ones plus their input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lamina.model.layers.residuals import Wiring
 
 
 def count_new_layers(layers: int, given: int | None) -> int:
-    """How many of so many layers are new: as given, or a quarter (2 of 8, as published), at least one."""
+    """The number of new layers: as given, or a quarter of all (2 of 8, as published), at least one."""
     return max(1, layers // 4) if given is None else given
 
 
@@ -23,9 +23,8 @@ class GrownWiring(Wiring):
         self.input_norm = nn.LayerNorm(d_model)
 
     def keep(self, index: int, output_BTD: Tensor) -> Tensor:
-        """The output as it is."""
         return output_BTD
 
     def combine(self, kept: Sequence[Tensor]) -> Tensor:
-        """The newest output; between the two modules also the normed input."""
+        """The newest output; for the first new layer plus the normalised input."""
         return kept[-1] + self.input_norm(kept[0]) if len(kept) == self.bottom + 1 else kept[-1]

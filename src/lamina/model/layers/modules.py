@@ -1,4 +1,4 @@
-"""A list of modules that knows what it holds."""
+"""A typed list of modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Part = TypeVar("Part", bound=nn.Module)
 
 
 class Modules(nn.ModuleList, Generic[Part]):
-    """`nn.ModuleList` with a type for its parts."""
+    """`nn.ModuleList` with a type for its elements."""
 
     def __iter__(self) -> Iterator[Part]:
         return cast("Iterator[Part]", super().__iter__())
