@@ -1,1 +1,1 @@
-"""Search: it sees a stepper and nothing else."""
+"""Search over any `Stepper`: beam search and sampling."""
