@@ -1,7 +1,7 @@
-"""How a model decodes: a recipe's `decode`, and the options of every command that translates.
+"""Search settings: a recipe's `decode`, and the options of every command that translates.
 
 A field here becomes a key of the recipe, an option of `translate`, `eval` and `compare`, an argument of
-`Translator.translate` and a line of the reference. Nothing else has to be told about it.
+`Translator.translate` and a line of the reference, with no other change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lamina.errors import UsageError
 
 
 class SearchSettings(Settings):
-    """Beam search, with limits that apply to sampling as well."""
+    """Settings of beam search; the limits apply to sampling as well."""
 
     beam: Annotated[int, Field(ge=1, le=256, description="Beam size.")] = 5
     lenpen: Annotated[
@@ -52,12 +52,12 @@ class SearchSettings(Settings):
         return self
 
     def limit(self, source_length: int) -> int:
-        """The most tokens before eos for a source of this length incl. eos."""
+        """The maximum number of tokens before eos, for a source of this length incl. eos."""
         slope, base = self.max_length
         return int(slope * source_length + base)
 
     def with_options(self, **options: Any) -> SearchSettings:
-        """These settings with some replaced; an option that is None stays as it is."""
+        """A copy with these options; None leaves an option unchanged."""
         given = {name: value for name, value in options.items() if value is not None}
         data = {**self.model_dump(), **given}
         try:

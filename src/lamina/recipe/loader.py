@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to a recipe, or to every problem with file, line, key and nearest name."""
+"""Loading of recipes from YAML and overrides; errors list every problem with file, line, key and nearest name."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ OVERRIDE = "--set"
 
 
 class RecipeError(UsageError):
-    """Every problem of a recipe, each on a line with its place."""
+    """All problems of a recipe, one per line with its location."""
 
 
 class Source:
-    """A recipe's content, and the place of every key: a line of the file, or the command line."""
+    """A recipe's content, and the location of every key: a line of the file, or the command line."""
 
     def __init__(self, name: str, content: Mapping[str, Any], node: Any = None) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Source:
 
     @classmethod
     def read(cls, path: Traversable) -> Source:
-        """From a YAML file."""
+        """Read a YAML file."""
         try:
             text = path.read_text(encoding="utf-8")
             node = compose_yaml(text)
@@ -90,7 +90,7 @@ class Source:
         self.places[key] = OVERRIDE
 
     def locate(self, key: str) -> str:
-        """The place of a key, or of the nearest key above it."""
+        """The location of a key, or of its nearest ancestor."""
         while key:
             if key in self.places:
                 return self.places[key]
@@ -98,17 +98,17 @@ class Source:
         return self.name
 
 
-Given = str | os.PathLike[str] | Mapping[str, Any]  # a file, a shipped recipe's or a system's name, or the content
+Given = str | os.PathLike[str] | Mapping[str, Any]  # a file, the name of a shipped recipe or a system, or the content
 
 
 def load_recipe_for(data: PreparedData, given: Given, overrides: Sequence[str | tuple[str, Any]] = ()) -> Recipe:
-    """A complete recipe for this data. An override is `key.path=value` in YAML, or a key and a value."""
+    """Load a complete recipe for this data. An override is `key.path=value` in YAML, or a key and a value."""
     source, target = data.text.source.vocabulary, data.text.target.vocabulary
     return load_recipe(open_recipe(given, data), overrides, (len(source), len(target)), source == target)
 
 
 def open_recipe(given: Given, data: PreparedData) -> Source | Traversable:
-    """What a user means by RECIPE."""
+    """Resolve a user's RECIPE: a mapping, a system, a file or a shipped recipe."""
     if isinstance(given, Mapping):
         return Source("recipe", given)
     system = system_name(given)
@@ -121,7 +121,7 @@ def load_recipe(
     vocab_size: tuple[int, int],
     shared_vocabulary: bool,
 ) -> Recipe:
-    """A complete recipe for data with these vocabularies."""
+    """Load a complete recipe for data with these vocabularies."""
     source = given if isinstance(given, Source) else Source.read(given)
     for each in overrides:
         if isinstance(each, str):
@@ -142,8 +142,8 @@ def load_recipe(
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        broken = describe(error, Recipe, data)
-        problems.extend(problem for problem in broken if data["model"] is not None or problem.key != "model")
+        found = describe(error, Recipe, data)
+        problems.extend(problem for problem in found if data["model"] is not None or problem.key != "model")
     if recipe is not None:
         problems.extend(recipe.problems())
         if recipe.model.head.copies and not shared_vocabulary and vocab_size[0] == vocab_size[1]:
@@ -173,7 +173,7 @@ def model_data(
     if any(problem.key in ("model.size", "system") for problem in problems):
         return None
     given = [key for key in ("source_vocab", "target_vocab") if own.pop(key, None) is not None]
-    if len(given) == 1:  # both are in the resolved recipe of a run, which may be copied for other data
+    if len(given) == 1:  # a run's resolved recipe has both, and may be reused for other data
         problems.append(Problem(f"model.{given[0]}", "not an option: it comes from the data."))
     chosen = settings(system, size, own)
     if not shared_vocabulary:
@@ -187,7 +187,7 @@ def dump_recipe(recipe: Recipe) -> str:
 
 
 def read_resolved(path: Path) -> Recipe:
-    """A recipe that `dump_recipe` wrote."""
+    """Read a recipe that `dump_recipe` wrote."""
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         return Recipe.model_validate_json(json.dumps(data))

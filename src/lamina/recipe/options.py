@@ -1,4 +1,4 @@
-"""The keys of a recipe's `train` and `decode` as types of keyword arguments; a test holds them equal to the schema."""
+"""Types of keyword arguments for a recipe's `train` and `decode`; a test compares them with the schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 
 
 class SearchOptions(TypedDict, total=False):
-    """A recipe's `decode`; what is left out is the run's own."""
+    """A recipe's `decode`; omitted options keep the run's values."""
 
     beam: int | None
     lenpen: float | None
@@ -18,7 +18,7 @@ class SearchOptions(TypedDict, total=False):
 
 
 class TrainOptions(TypedDict, total=False):
-    """A recipe's `train`; what is left out is the recipe's own."""
+    """A recipe's `train`; omitted options keep the recipe's values."""
 
     max_steps: int
     batch_tokens: int

@@ -23,33 +23,33 @@ class TrainSettings(Settings):
     batch_tokens: PositiveInt = 4096  # sentences × longest target, per rank and micro-batch
     accumulate: PositiveInt = 1  # micro-batches per update
     optimizer: Literal["adam", "adamw"] = "adam"  # `adamw` for weight decay
-    betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)  # of Adam
-    lr: PositiveFloat = 5e-4  # at its peak
+    betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)  # of the optimizer
+    lr: PositiveFloat = 5e-4  # peak learning rate
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"  # after the warmup
     warmup: NonNegativeInt = 4000  # steps from 1e-7 to `lr`
-    label_smoothing: Rate = 0.1  # mass spread over the vocabulary
-    edit_weight: Annotated[float, Field(ge=1, le=100)] = 1.0  # of target tokens that differ from the source (GEC)
-    source_word_dropout: Rate = 0.0  # whole source words that become `<unk>` in training
+    label_smoothing: Rate = 0.1  # probability mass spread over the vocabulary
+    edit_weight: Annotated[float, Field(ge=1, le=100)] = 1.0  # weight of target tokens unlike the source (GEC)
+    source_word_dropout: Rate = 0.0  # fraction of source words replaced by `<unk>` in training
     weight_decay: Annotated[float, Field(ge=0)] = 0.0  # `adamw` only
-    clip_norm: PositiveFloat | None = None  # the largest norm of an update's gradient
+    clip_norm: PositiveFloat | None = None  # maximum gradient norm
     encoder_l2: PositiveFloat | None = None  # λ·W on the gradient of encoder matrices (MSC at 72 layers)
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1  # of weights, dropout and order
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1  # of initialisation, dropout and data order
     save_every: Every = 500  # steps, or `epoch`
     validate_every: Every = 500  # steps, or `epoch`
     log_every: PositiveInt = 50  # steps between log lines
-    gradients_every: PositiveInt = 100  # gradient norm of every encoder layer
+    gradients_every: PositiveInt = 100  # steps between records of the gradient norm of every encoder layer
     keep_last: PositiveInt = 10  # most recent checkpoints to keep
-    keep_best: PositiveInt = 1  # by validation
+    keep_best: PositiveInt = 1  # best checkpoints to keep, by validation
     patience: PositiveInt | None = 10  # stop after this many validations without improvement
-    bleu_sentences: NonNegativeInt = 0  # of the validation data, translated at every validation
-    best_by: Literal["loss", "bleu"] = "loss"  # what makes a checkpoint the best
+    bleu_sentences: NonNegativeInt = 0  # validation pairs to translate at every validation
+    best_by: Literal["loss", "bleu"] = "loss"  # metric that selects the best checkpoint
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # `auto`: fp32 on a CPU, 16 bits on a GPU
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of a moving average of the weights
     gradient_checkpointing: bool = False  # recompute encoder layers in the backward pass: less memory, more time
     compile: bool = False  # torch.compile
 
     def problems(self) -> Iterator[Problem]:
-        """What does not fit together."""
+        """Incompatible options."""
         if self.schedule != "constant" and self.warmup >= self.max_steps:
             yield Problem(
                 "train.warmup",
@@ -62,7 +62,7 @@ class TrainSettings(Settings):
 
 
 class Recipe(Settings):
-    """A recipe with everything resolved: enough to rebuild the model and to train it again."""
+    """A fully resolved recipe, sufficient to rebuild the model and repeat its training."""
 
     name: Name
     system: str | None
@@ -71,6 +71,6 @@ class Recipe(Settings):
     decode: SearchSettings
 
     def problems(self) -> list[Problem]:
-        """Everything that does not fit together, all at once."""
+        """All incompatible options."""
         model = [Problem(f"model.{problem.key}", problem.message) for problem in self.model.problems()]
         return [*model, *self.train.problems()]
