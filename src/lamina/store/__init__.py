@@ -1,1 +1,1 @@
-"""Everything that is on disk: runs, checkpoints, metrics and model folders."""
+"""Runs, checkpoints, metrics and model folders on disk."""

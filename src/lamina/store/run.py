@@ -1,4 +1,4 @@
-"""A run's folder: its recipe, its records, its checkpoints and its model."""
+"""The folder of a training run: recipe, metrics, checkpoints and model."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from lamina.store.model_folder import write_model_folder
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
 
-# What may change between the first start of a run and a resumption: nothing that changes a step. How an update is cut
-# into micro-batches may, and the trainer sees to it that `batch_tokens` × `accumulate` × ranks stays what it was.
+# Settings that may change when a run is resumed: those that do not affect a step. An update may be split differently
+# into micro-batches; the trainer checks that `batch_tokens` × `accumulate` × ranks is unchanged.
 CHANGEABLE = (
     "max_steps",
     "batch_tokens",
@@ -47,7 +47,7 @@ CHANGEABLE = (
 
 
 class Run:
-    """The folder of one training run, which may be given wherever a path is.
+    """The folder of one training run, which is accepted wherever a path is.
 
     Example:
         >>> run = lamina.Run("runs/first")
@@ -69,19 +69,19 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        """What is trained, with everything resolved."""
+        """The fully resolved recipe."""
         return read_resolved(self.folder / "recipe.yaml")
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """What was recorded while training: losses, validations and gradient norms, by step."""
+        """The records of training by step: losses, validations and gradient norms."""
         return read_records(self.folder).lines
 
     def plot(self) -> Figure:
         """The cross-entropy on training and validation pairs over steps, without smoothing."""
         records = read_records(self.folder)
-        known = {"training": records.curve("train", "nll"), "validation": records.curve("valid", "nll")}
-        series = [Series(name, points) for name, points in known.items() if points]
+        curves = {"training": records.curve("train", "nll"), "validation": records.curve("valid", "nll")}
+        series = [Series(name, points) for name, points in curves.items() if points]
         if not series:
             raise DataError(f"{self.folder}: has no records yet.")
         points = [point for each in series for point in each.points]
@@ -90,7 +90,7 @@ class Run:
         return Figure(line_chart(series, x, y), f"Training of {self.folder.name}")
 
     def facts(self) -> list[tuple[str, str]]:
-        """What is known about it: names and values."""
+        """Names and values of the run's key facts."""
         recipe, best = self.recipe, self.checkpoints.pointer("best")
         parts = (recipe.model.encoder.type, recipe.model.bridge.type, recipe.model.head.type)
         step = max(self.checkpoints.steps(), default=0)
@@ -99,15 +99,15 @@ class Run:
         return [*found, ("best", f"best step {best:,}")] if best is not None else found
 
     def __repr__(self) -> str:
-        known = self.facts() if (self.folder / "recipe.yaml").is_file() else [("steps", "not started")]
-        return f"Run({str(self.folder)!r}, {', '.join(value for _, value in known)})"
+        facts = self.facts() if (self.folder / "recipe.yaml").is_file() else [("steps", "not started")]
+        return f"Run({str(self.folder)!r}, {', '.join(value for _, value in facts)})"
 
     def _repr_html_(self) -> str:
         return html_facts(str(self.folder), self.facts()) + self.plot().svg
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for this process; the lock of a dead process is free."""
+        """Lock the run for this process; the lock ends with the process."""
         try:
             str(self.folder.absolute()).encode("utf-8")
         except UnicodeEncodeError as error:
@@ -122,7 +122,7 @@ class Run:
             yield
 
     def check(self, recipe: Recipe, data: PreparedData) -> None:
-        """Refuse a folder that is not a run, or a run of another recipe or other data."""
+        """Raise if the folder is not a run, or a run of another recipe or other data."""
         path, record = self.folder / "recipe.yaml", self.folder / "run.json"
         if record.exists() and path.exists():
             self._check_same(read_resolved(path), recipe, digest(data.folder / META))
@@ -130,7 +130,7 @@ class Run:
             raise UsageError(f"{self.folder}: contains files, but is not a run. Choose another --out.")
 
     def begin(self, recipe: Recipe, data: PreparedData) -> None:
-        """Record what is trained."""
+        """Write the recipe and a record of command, versions and data."""
         write_file(self.folder / "recipe.yaml", dump_recipe(recipe))
         versions = {"lamina": __version__, "torch": torch.__version__, "python": sys.version.split()[0]}
         record = {"command": sys.argv, "versions": versions, "data": digest(data.folder / META)}
@@ -138,11 +138,11 @@ class Run:
 
     def _check_same(self, before: Recipe, now: Recipe, data: str) -> None:
         old, new = flatten(before.model_dump(mode="json")), flatten(now.model_dump(mode="json"))
-        free = {f"train.{name}" for name in CHANGEABLE} | {"name"}
-        if now.train.schedule in ("linear", "cosine"):  # these rates depend on it from the first step on
-            free.remove("train.max_steps")
+        changeable = {f"train.{name}" for name in CHANGEABLE} | {"name"}
+        if now.train.schedule in ("linear", "cosine"):  # these schedules depend on it from the first step on
+            changeable.remove("train.max_steps")
         for key in sorted(old.keys() | new.keys()):
-            if key not in free and not key.startswith("decode.") and old.get(key) != new.get(key):
+            if key not in changeable and not key.startswith("decode.") and old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self.folder}: cannot be resumed with another {key}: it was {old.get(key)!r} and is now "
                     f"{new.get(key)!r}. Choose another --out."
@@ -151,12 +151,12 @@ class Run:
             raise UsageError(f"{self.folder}: cannot be resumed with other data. Choose another --out.")
 
     def write_model(self, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, origin: str) -> None:
-        """Write `model/`, which is usable by itself."""
+        """Write the self-contained folder `model/`."""
         write_model_folder(self.folder / "model", model, text, origin, decode)
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as dotted keys."""
+    """Flatten nested mappings to dotted keys."""
     if not isinstance(tree, dict):
         return {prefix[:-1]: tree}
     return {key: value for name, branch in tree.items() for key, value in flatten(branch, f"{prefix}{name}.").items()}
