@@ -37,7 +37,7 @@ class Source:
     def __init__(self, name: str, content: Mapping[str, Any], node: Any = None) -> None:
         self.name = name
         self.content: dict[str, Any] = copy.deepcopy(dict(content))
-        self.places: dict[str, str] = {}
+        self.locations: dict[str, str] = {}
         self._record(node, "")
 
     @classmethod
@@ -53,8 +53,8 @@ class Source:
             raise RecipeError(f"{path}: cannot be read ({error.strerror}).") from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
-            place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-            raise RecipeError(f"{place}: not YAML: {getattr(error, 'problem', None) or error}.") from error
+            location = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+            raise RecipeError(f"{location}: not YAML: {getattr(error, 'problem', None) or error}.") from error
         if not isinstance(content, dict):
             raise RecipeError(f"{path}: must be a mapping with keys such as `system`, `model` and `train`.")
         return cls(path.name, content, node)
@@ -63,7 +63,7 @@ class Source:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 path = f"{prefix}{key.value}"
-                self.places[path] = f"{self.name}:{key.start_mark.line + 1}"
+                self.locations[path] = f"{self.name}:{key.start_mark.line + 1}"
                 self._record(value, f"{path}.")
 
     def override(self, assignment: str) -> None:
@@ -79,21 +79,21 @@ class Source:
     def set(self, key: str, value: Any) -> None:
         """Set the value of a dotted key."""
         *parents, last = key.split(".")
-        place: Any = self.content
+        node: Any = self.content
         for parent in parents:
-            if isinstance(place, dict) and place.get(parent) is None:
-                place[parent] = {}
-            place = place[parent] if isinstance(place, dict) else None
-        if not isinstance(place, dict):
+            if isinstance(node, dict) and node.get(parent) is None:
+                node[parent] = {}
+            node = node[parent] if isinstance(node, dict) else None
+        if not isinstance(node, dict):
             raise UsageError(f"{OVERRIDE} {key}: `{'.'.join(parents)}` has no keys below it.")
-        place[last] = value
-        self.places[key] = OVERRIDE
+        node[last] = value
+        self.locations[key] = OVERRIDE
 
     def locate(self, key: str) -> str:
         """The location of a key, or of its nearest ancestor."""
         while key:
-            if key in self.places:
-                return self.places[key]
+            if key in self.locations:
+                return self.locations[key]
             key = key.rpartition(".")[0]
         return self.name
 
