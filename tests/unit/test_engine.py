@@ -243,11 +243,11 @@ def test_a_batch_that_needs_too_much_memory_is_split(monkeypatch: pytest.MonkeyP
     whole, parts = make_engine([tiny()]), make_engine([tiny()])
     sources, prefixes = some_sources(7), [[5]] * 3 + [[6, 7]] * 4
     expected = whole.search(sources, SHORT, prefixes)
-    monkeypatch.setattr("lamina.engine.engine.MUCH_MEMORY", 200_000)
+    monkeypatch.setattr("lamina.engine.engine.SPLIT_MEMORY", 200_000)
     assert parts.search(sources, SHORT, prefixes) == expected
     assert parts._idle[0].buffers[WRITTEN].nbytes < whole._idle[0].buffers[WRITTEN].nbytes / 2
     endless = SearchSettings(beam=256, max_length=(0.0, 10_000))
-    monkeypatch.setattr("lamina.engine.engine.MOST_MEMORY", 2**20)
+    monkeypatch.setattr("lamina.engine.engine.MAX_MEMORY", 2**20)
     with pytest.raises(UsageError, match=r"would need [\d,]+ GiB of memory; lower the beam or the maximum length\."):
         parts.search(sources[:1], endless)
 

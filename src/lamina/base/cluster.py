@@ -1,7 +1,7 @@
-"""Commands as jobs of a cluster, through submitit: on Slurm, or as processes of this machine.
+"""Runs commands as cluster jobs through submitit: on Slurm, or as local processes.
 
-A job is a command that can be stopped at any moment and resumes when it is run again. Files alone tell what is
-finished, so the launcher may be stopped too: started again, it waits for the jobs that are still running.
+A job is a command that can be stopped at any moment and resumes when it is run again. Completion is recorded in files
+only, so the launcher may be stopped as well: when restarted, it waits for the jobs that are still running.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from lamina.errors import LaminaError, MissingExtraError, StoppedError, UsageErr
 Cluster = Literal["local", "slurm"]
 POLL = 0.5  # seconds between checks of files and local processes
 ASK = 60.0  # seconds between queries to Slurm about a job without a result
-ATTEMPTS = 20  # of a job that was preempted or killed
+ATTEMPTS = 20  # maximum submissions of a job that is preempted or killed
 STOPPED = 75  # exit code of a command that was told to stop and can resume
-GRACE = 3.0  # seconds for what a killed job had started to save and end
+GRACE = 3.0  # seconds for the children of a killed job to save and exit
 ALIVE = ("PENDING", "RUNNING", "REQUEUED", "REQUEUE", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING")
 
 
@@ -48,7 +48,7 @@ class Job:
 
 
 class CommandRunner:
-    """What a job executes; submitit calls `checkpoint` before a time limit or preemption."""
+    """Executes a job's command; submitit calls `checkpoint` before a time limit or preemption."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -56,7 +56,7 @@ class CommandRunner:
 
     def __call__(self) -> int:
         """Run the command and return its exit code."""
-        end_with_parent("SIGKILL")  # and the command, below, is told to stop when this process ends
+        end_with_parent("SIGKILL")  # the command itself gets SIGTERM when this process ends
         self.job.log.parent.mkdir(parents=True, exist_ok=True)
         with self.job.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -68,7 +68,7 @@ class CommandRunner:
         return code
 
     def checkpoint(self) -> Any:
-        """Let the command save; the job is queued again and resumes from there."""
+        """Stop the command, which saves its state, and requeue the job."""
         from submitit.helpers import DelayedSubmission
 
         if self.process is not None:
@@ -77,7 +77,7 @@ class CommandRunner:
         return DelayedSubmission(CommandRunner(self.job))
 
     def _wait(self) -> int:
-        """By polling: a signal handler may wait as well, and two blocking waits would deadlock."""
+        """Wait by polling: a signal handler may wait as well, and two blocking waits would deadlock."""
         assert self.process is not None
         while (code := self.process.poll()) is None:
             time.sleep(POLL / 5)
@@ -85,7 +85,7 @@ class CommandRunner:
 
 
 class JobError(LaminaError):
-    """A command that failed as a job; the message is the last line of its log, with its exit code."""
+    """A failed job; carries the last line of its log and its exit code."""
 
     def __init__(self, log: Path, code: int) -> None:
         text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "it printed nothing"
@@ -94,7 +94,7 @@ class JobError(LaminaError):
 
 
 def parse_options(texts: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE` as parameters of submitit."""
+    """Parse `KEY=VALUE` texts into submitit parameters."""
     options = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -117,7 +117,7 @@ class _Launcher:
             raise MissingExtraError("--cluster", "cluster") from error
         self.cluster, self.folder, self.ids = cluster, folder / "jobs", folder / "jobs.json"
         self.known: dict[str, str] = read_json(self.ids) if self.ids.is_file() else {}
-        self.restore: Callable[..., Any] = submitit.SlurmJob if cluster == "slurm" else _OtherProcess
+        self.restore: Callable[..., Any] = submitit.SlurmJob if cluster == "slurm" else _OrphanedProcess
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self.executor = submitit.AutoExecutor(folder=self.folder, cluster=cluster, slurm_max_num_timeout=ATTEMPTS)
@@ -126,7 +126,7 @@ class _Launcher:
             raise UsageError(f"--cluster {cluster}: {str(error).splitlines()[0]}") from error
 
     def start(self, job: Job) -> Any:
-        """A new job."""
+        """Submit a job."""
         self.executor.update_parameters(name=job.name)
         try:
             made = self.executor.submit(CommandRunner(job))
@@ -134,18 +134,18 @@ class _Launcher:
             raise LaminaError(f"{job.name}: could not be submitted ({str(error).splitlines()[-1]}).") from error
         self.known[job.name] = made.job_id
         write_file(self.ids, json.dumps(self.known, indent=1) + "\n")
-        return made
+        return submitted
 
     def find(self, job: Job) -> Any | None:
-        """The job that an earlier launcher has started, if it still runs."""
+        """The running job that an earlier launcher submitted, or None."""
         if job.name not in self.known:
             return None
         found = self.restore(self.folder, self.known[job.name])
         return found if found.state.split()[0] in ALIVE else None
 
 
-class _OtherProcess:
-    """A local job of a launcher that has ended."""
+class _OrphanedProcess:
+    """A local job whose launcher has ended."""
 
     def __init__(self, folder: Path, job_id: str) -> None:
         self.folder, self.number = folder, int(job_id)
@@ -162,7 +162,7 @@ class _OtherProcess:
         return self.state != "RUNNING"
 
     def result(self) -> int:
-        return STOPPED  # unknown; files tell whether it is done
+        return STOPPED  # the exit code is unknown; `Job.is_done` decides
 
     def cancel(self) -> None:
         os.kill(self.number, signal.SIGTERM)
@@ -174,9 +174,9 @@ def run_jobs(
     cluster: Cluster,
     options: dict[str, Any],
     at_once: int,
-    look: Callable[[Job], None] = lambda job: None,
+    on_poll: Callable[[Job], None] = lambda job: None,
 ) -> None:
-    """Run every job that is not done; on this machine `at_once` at a time, on a cluster all at once."""
+    """Run every job that is not done: on this machine `at_once` at a time, on a cluster all at once."""
     waiting = [job for job in jobs if not job.is_done()]
     if not waiting:
         return
@@ -194,29 +194,29 @@ def run_jobs(
             time.sleep(POLL)
             ask = time.monotonic() - asked > ASK
             asked = time.monotonic() if ask else asked
-            for job, made in list(running.items()):
-                look(job)
-                ended = made.done(force_check=ask) or (cluster == "slurm" and job.is_done())  # Slurm is asked seldom
+            for job, handle in list(running.items()):
+                on_poll(job)
+                ended = handle.done(force_check=ask) or (cluster == "slurm" and job.is_done())
                 if not ended:
                     continue
                 del running[job]
                 if not job.is_done():
-                    _check_resumable(job, made, attempts[job])
+                    _check_resumable(job, handle, attempts[job])
                     waiting.append(job)
     except KeyboardInterrupt:
         for made in running.values():
             made.cancel()
         raise StoppedError("Stopped, along with its jobs; rerun the same command to resume.", 130) from None
     except JobError:
-        for made in running.values():
-            made.cancel()
+        for handle in running.values():
+            handle.cancel()
         raise
 
 
-def _check_resumable(job: Job, made: Any, attempts: int) -> None:
-    """Raise unless the job was preempted or killed, and may try again."""
+def _check_resumable(job: Job, handle: Any, attempts: int) -> None:
+    """Raise unless the job was preempted or killed and has attempts left."""
     try:
-        code = made.result()
+        code = handle.result()
     except Exception:  # no result: the job was killed
         code = STOPPED
     if job.is_done():

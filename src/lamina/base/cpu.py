@@ -1,7 +1,7 @@
-"""Which vector instructions the engine uses on this machine.
+"""Choice of the SIMD instruction set that the engine uses on this machine.
 
-The choice is made from what LLVM reports for this CPU, and confirmed by executing it: `compilation` runs a self-test in
-a child process and falls back to the next set if that child dies.
+The choice follows the CPU features that LLVM reports, and is confirmed by execution: `compilation` runs a self-test in
+a child process and falls back to the next set if that child crashes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LANES_VARIABLE, CHOICE_VARIABLE = "LAMINA_LANES", "LAMINA_INSTRUCTION_SET"
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """A width of vectors, and how four 8-bit products are summed."""
+    """A SIMD instruction set: its vector width, registers and 8-bit dot products."""
 
     name: str
     lanes: int  # 32-bit values per vector
@@ -34,20 +34,20 @@ INSTRUCTION_SETS = (
     InstructionSet("AVX2 VNNI", 8, 16, True, ("avx2", "fma", "avxvnni")),
     InstructionSet("AVX2", 8, 16, False, ("avx2", "fma")),
     InstructionSet("NEON", 4, 32, False, ("neon",)),
-    InstructionSet("128-bit vectors", 4, 16),  # LLVM finds instructions for these on every CPU
+    InstructionSet("128-bit vectors", 4, 16),  # LLVM lowers these on every CPU
 )
 
 
 def usable_sets() -> list[InstructionSet]:
-    """The sets this CPU reports, best first; `LAMINA_LANES` leaves out wider ones."""
+    """The sets that this CPU supports, best first; `LAMINA_LANES` excludes wider ones."""
     features = llvm.get_host_cpu_features()
-    most = os.environ.get(LANES_VARIABLE, "16")
-    if most not in ("4", "8", "16"):
-        raise UsageError(f"{LANES_VARIABLE} must be 4, 8 or 16, but is {most} instead.")
+    max_lanes = os.environ.get(LANES_VARIABLE, "16")
+    if max_lanes not in ("4", "8", "16"):
+        raise UsageError(f"{LANES_VARIABLE} must be 4, 8 or 16, but is {max_lanes} instead.")
     return [
         each
         for each in INSTRUCTION_SETS
-        if each.lanes <= int(most) and all(features.get(feature) for feature in each.needs)
+        if each.lanes <= int(max_lanes) and all(features.get(feature) for feature in each.needs)
     ]
 
 
@@ -60,6 +60,6 @@ def choose(name: str) -> None:
 
 
 def chosen_set() -> InstructionSet:
-    """The set to compile for: the one that passed the self-test, else the best this CPU reports."""
+    """The set to compile for: the one that passed the self-test, else the best that this CPU supports."""
     name = _chosen[0] if _chosen else os.environ.get(CHOICE_VARIABLE)
     return next((each for each in usable_sets() if each.name == name), usable_sets()[0])

@@ -1,4 +1,4 @@
-"""Which device a command runs on, and what it computes products in."""
+"""Choice of the device a command runs on, and of the precision of its matrix products."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lamina.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-DRIVERS = ("nvidia*", "nvhost*", "nvgpu*", "kfd", "dxg")  # of GPUs that torch may know, in /dev
+DRIVERS = ("nvidia*", "nvhost*", "nvgpu*", "kfd", "dxg")  # device files of GPUs that torch may support, in /dev
 
 
 def uses_cpu(name: str) -> bool:
-    """Whether the device of this name is a CPU; torch is asked only if there may be a GPU."""
+    """Whether this name resolves to a CPU; imports torch only if there may be a GPU."""
     if name == "cpu":
         return True
     if name == "auto" and "torch" not in sys.modules and not any(any(Path("/dev").glob(each)) for each in DRIVERS):
@@ -27,7 +27,7 @@ def uses_cpu(name: str) -> bool:
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is a GPU if there is one; under `torchrun` each process of a machine has its own."""
+    """Resolve a device name: `auto` is a GPU if there is one; under `torchrun` each local process has its own."""
     import torch
 
     limit_instructions()
@@ -35,13 +35,13 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not available:
         raise UsageError("--device cuda: torch found no CUDA device; use --device cpu, or run `lamina doctor`.")
     if name == "cuda" or (name == "auto" and available):
-        place = int(os.environ.get("LOCAL_RANK", "0"))
-        if place >= torch.cuda.device_count():
+        rank = int(os.environ.get("LOCAL_RANK", "0"))
+        if rank >= torch.cuda.device_count():
             raise UsageError(
                 f"Process {place} on this machine needs its own GPU, but there are {torch.cuda.device_count()}; "
                 "use a smaller --nproc-per-node."
             )
-        return torch.device("cuda", place)
+        return torch.device("cuda", rank)
     return torch.device("cpu")
 
 
@@ -50,7 +50,7 @@ TYPES: dict[Precision, str | None] = {"fp32": None, "bf16": "bfloat16", "fp16": 
 
 
 def choose_precision(name: Precision | Literal["auto"], device: torch.device) -> Precision:
-    """`auto` is 16 bits on a GPU: bf16 where it has the units for it (from Ampere on), else fp16."""
+    """Resolve a precision: `auto` is bf16 on GPUs with native support (from Ampere on), else fp16; fp32 on CPUs."""
     if name != "auto":
         return name
     if device.type != "cuda":
@@ -61,7 +61,7 @@ def choose_precision(name: Precision | Literal["auto"], device: torch.device) ->
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Within the context products are computed in this precision."""
+    """A context in which matrix products are computed in this precision."""
     import torch
 
     name = TYPES[precision]

@@ -1,7 +1,7 @@
 """Atomic writing of files and folders: complete under their final name, or absent.
 
-Content goes to a temporary name beside the final one, is flushed to disk, and is then renamed. A process that is killed
-at any moment leaves the earlier content untouched.
+Content is written under a temporary name beside the final one, flushed to disk, and then renamed. A process that is
+killed at any moment leaves the earlier content untouched.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import IO
 
 from lamina.errors import DataError, UsageError
 
-StrPath = str | os.PathLike[str]  # how users give paths
-PARTIAL = ".partial"  # the suffix of everything that is still being written
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
+StrPath = str | os.PathLike[str]  # path arguments of the public API
+PARTIAL = ".partial"  # suffix of files and folders that are being written
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of Linux's renameat2
 
 
 def partial_name(path: Path) -> Path:
@@ -43,7 +43,7 @@ def errors_named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A stream whose content replaces the file when the context ends without an error."""
+    """Yield a stream whose content replaces the file when the context ends without an error."""
     partial = partial_name(path)
     try:
         with errors_named(path), partial.open("wb") as stream:
@@ -59,7 +59,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """An empty folder that replaces the one at `path` when the context ends without an error."""
+    """Yield an empty folder that replaces the one at `path` when the context ends without an error."""
     partial = partial_name(path)
     remove(partial)
     partial.mkdir(parents=True)
@@ -72,7 +72,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def publish_folder(path: Path) -> None:
-    """Flush a folder that was written under its temporary name, and give it its final one."""
+    """Flush a folder that was written under its temporary name, and rename it to `path`."""
     partial = partial_name(path)
     for each in [*partial.rglob("*"), partial]:
         flush(each)
@@ -87,21 +87,21 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Rename a folder over another one; where the kernel can exchange names, `path` exists at every moment."""
+    """Rename a folder over another; `path` exists at every moment if the kernel can exchange names."""
     if not path.exists():
         new.rename(path)
         return
     if not exchange(new, path):
-        before = path.with_name(path.name + ".before")
-        remove(before)
-        path.rename(before)
+        backup = path.with_name(path.name + ".before")
+        remove(backup)
+        path.rename(backup)
         new.rename(path)
-        new = before
+        new = backup
     remove(new)
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap the names of two folders in one operation; False where the system cannot."""
+    """Swap the names of two folders atomically; False if the system cannot."""
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None)
@@ -111,7 +111,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def flush(path: Path) -> None:
-    """Make sure that a file's content, or a folder's entries, are on disk."""
+    """Flush a file's content, or a folder's entries, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -129,7 +129,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, refusal: str) -> Iterator[None]:
-    """Hold a lock file while the context lasts; one that another process holds raises `refusal`."""
+    """Hold a lock file within the context; raise `UsageError(refusal)` if another process holds it."""
     try:
         handle = path.open("w")
     except OSError as error:
@@ -143,16 +143,16 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
 
 
 def require_absent(path: Path) -> None:
-    """For commands that make a folder and never replace one."""
+    """Raise if `path` exists, for commands that never replace a folder."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path}: already exists; choose another folder or remove it.")
 
 
 def user_cache(name: str) -> Path | None:
-    """A folder of the user's cache, else a private temporary one; None if neither can be written."""
+    """A folder in the user's cache, else a private temporary one; None if neither is writable."""
     home = os.environ.get("XDG_CACHE_HOME")
     candidates = [Path(tempfile.gettempdir()) / f"lamina-{os.getuid()}" / name]
-    with suppress(RuntimeError):  # no home
+    with suppress(RuntimeError):  # no home directory
         candidates.insert(0, (Path(home) if home else Path.home() / ".cache") / "lamina" / name)
     for folder in candidates:
         with suppress(OSError):

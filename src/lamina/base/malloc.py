@@ -1,9 +1,9 @@
 """Keep freed memory for reuse while the process is small, and return it when the process is large.
 
-glibc maps every large allocation anew and unmaps it when it is freed, so each step pays for fresh pages. Raising its
-two thresholds keeps them with the process. But then small allocations lodge between the large ones, and the holes that
-these leave fit no other: a deep model would take twice the memory it uses. So above two gigabytes the pages of all
-holes are returned whenever it has grown by half a gigabyte, which costs little beside such a model's products.
+glibc maps every large allocation anew and unmaps it when it is freed, so each step pays for page faults. Raising its
+two thresholds keeps the pages in the process. But then small allocations fragment the heap: the holes that large ones
+leave are not reused, and a deep model would take twice the memory it needs. So above two gigabytes the heap is trimmed
+whenever it has grown by half a gigabyte, which costs little compared with such a model's matrix products.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from torch import nn
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 2**31 - 1
 TRIM_ABOVE, TRIM_EVERY = 2 * 2**30, 2**29  # bytes
-MADV_HUGEPAGE, HUGE, RESERVED = 14, 2 * 2**20, 2**30  # Linux' name for the advice, the size of such a page, of them all
+MADV_HUGEPAGE = 14  # constant of Linux's madvise
+HUGE_PAGE, HUGE_REGION = 2 * 2**20, 2**30  # bytes
 
 
 def tune_malloc() -> None:
@@ -34,26 +35,26 @@ def tune_malloc() -> None:
 
 @cache
 def use_huge_pages(libc: Any) -> None:
-    """Have the heap grow by large pages for a while: large matrices are read faster where there are fewer to look up.
+    """Back the next gigabyte of the heap with huge pages, which cause fewer TLB misses when large matrices are read.
 
-    A stretch of it is taken, marked and given back untouched, so it holds no memory until something is put there.
+    The region is allocated, marked and freed untouched, so it takes no memory until it is used.
     """
     libc.malloc.restype = ctypes.c_void_p
-    block = libc.malloc(ctypes.c_size_t(RESERVED))
+    block = libc.malloc(ctypes.c_size_t(HUGE_REGION))
     if block:
-        first = (block + HUGE - 1) // HUGE * HUGE
-        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(block + RESERVED - first), MADV_HUGEPAGE)
+        first = (block + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
+        libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(block + HUGE_REGION - first), MADV_HUGEPAGE)
         libc.free(ctypes.c_void_p(block))
 
 
 def trim_heap(model: nn.Module) -> None:
-    """After every encoder and decoder layer, forward and backward, return holes if the process has grown large."""
+    """Trim the heap of a large process after every encoder and decoder layer, forward and backward."""
     if find_glibc() is None:
         return
-    watch = _Watch()
+    trimmer = _HeapTrimmer()
     for name, module in model.named_modules():
         if name.rpartition(".")[0] in ("encoder.layers", "decoder.layers"):
-            module.register_forward_hook(watch.after_layer)
+            module.register_forward_hook(trimmer.after_layer)
 
 
 class _Watch:
@@ -74,14 +75,14 @@ class _Watch:
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Resident set size of this process in bytes."""
     with open("/proc/self/statm", "rb") as sizes:
         return int(sizes.read().split()[1]) * mmap.PAGESIZE
 
 
 @cache
 def find_glibc() -> Any:
-    """The C library, if it is glibc."""
+    """The C library if it is glibc, else None."""
     if sys.platform != "linux":
         return None
     try:

@@ -2,7 +2,7 @@
 
 oneDNN, which computes torch's 16-bit products on a CPU, trusts what the CPU reports; the first such product then kills
 the process. So on a CPU that reports AMX a product is tried in a child process, once per machine and torch version.
-If the child dies, oneDNN is limited to AVX-512 by its own environment variable, which it reads at its first product.
+If the child crashes, oneDNN is limited to AVX-512 by its own environment variable, which it reads at its first product.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PROBE = (
     "import torch; x = torch.randn(64, 64).bfloat16(); "
     "torch.nn.functional.linear(x, x); torch.bmm(x[None], x[None]); x @ x"
 )
-SECONDS = 120  # that the probe may take
+SECONDS = 120  # timeout of the probe
 
 
 def limit_instructions() -> str | None:
-    """Set oneDNN's limit if this machine needs it; returns a sentence for the user when it does."""
+    """Limit oneDNN if this machine needs it; return a message for the user if so."""
     if VARIABLE in os.environ or not reports_amx() or amx_works():
         return None
     os.environ[VARIABLE] = LIMIT
@@ -34,7 +34,7 @@ def limit_instructions() -> str | None:
 
 
 def reports_amx() -> bool:
-    """Whether the CPU says that it has AMX; False where the system does not tell."""
+    """Whether the CPU reports AMX; False if /proc/cpuinfo cannot be read."""
     try:
         return "amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -42,7 +42,7 @@ def reports_amx() -> bool:
 
 
 def amx_works() -> bool:
-    """Whether a 16-bit product survives; remembered for this machine and version of torch."""
+    """Whether 16-bit products run without a crash; cached per machine and torch version."""
     folder = user_cache("onednn")
     record = None if folder is None else folder / f"{machine_key()}.json"
     if record is not None and record.is_file():
@@ -57,7 +57,7 @@ def amx_works() -> bool:
 
 
 def probe() -> bool:
-    """Try a product in a child process."""
+    """Whether 16-bit products run without a crash in a child process."""
     try:
         child = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:

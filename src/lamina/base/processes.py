@@ -15,12 +15,12 @@ from typing import Any, TypeVar, cast
 from lamina.errors import KilledProcessError
 
 Result = TypeVar("Result")
-PR_SET_PDEATHSIG = 1  # of Linux' prctl
+PR_SET_PDEATHSIG = 1  # constant of Linux's prctl
 
 
 @contextmanager
 def processes(workers: int, initializer: Callable[..., None], argument: Any) -> Iterator[Executor]:
-    """A pool whose processes begin with `initializer(argument)`; a single worker stays in this process."""
+    """Yield a pool whose processes start with `initializer(argument)`; a single worker is a thread of this process."""
     if workers <= 1:
         with ThreadPoolExecutor(1, initializer=initializer, initargs=(argument,)) as threads:
             yield threads
@@ -30,7 +30,7 @@ def processes(workers: int, initializer: Callable[..., None], argument: Any) -> 
 
 
 def run_in_child(work: Callable[[], Result]) -> Result:
-    """Do work that ignores signals, such as a library's, in a copy of this process that Ctrl-C ends at once."""
+    """Run work that ignores signals, such as a library call, in a forked child that Ctrl-C ends at once."""
     if sys.platform != "linux":
         return work()
     context = multiprocessing.get_context("fork")
@@ -47,7 +47,7 @@ def run_in_child(work: Callable[[], Result]) -> Result:
         child.join()
     if error is not None:
         raise error
-    return cast("Result", found)
+    return cast("Result", result)
 
 
 def _report(sender: Any, work: Callable[[], Any], parent: int) -> None:
@@ -59,21 +59,21 @@ def _report(sender: Any, work: Callable[[], Any], parent: int) -> None:
 
 
 def start_processes(workers: int, initializer: Callable[..., None], argument: Any) -> ProcessPoolExecutor:
-    """A pool that is kept until it is shut down; on Linux its processes are copies of this one."""
+    """Start a pool that lives until it is shut down; on Linux its processes are forked."""
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    first = (os.getpid(), initializer, argument)
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=first)
+    arguments = (os.getpid(), initializer, argument)
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=arguments)
 
 
 def end_with_parent(how: str = "SIGTERM") -> None:
-    """Have this process sent a signal when its parent ends, however that ends; on Linux only."""
+    """Have the kernel signal this process when its parent ends for any reason; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.Signals[how])
 
 
 def _begin(parent: int, initializer: Callable[..., None], argument: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     end_with_parent("SIGKILL")
-    if os.getppid() != parent:  # it ended before that took effect
+    if os.getppid() != parent:  # the parent ended before prctl took effect
         os._exit(1)
     initializer(argument)

@@ -1,4 +1,4 @@
-"""Progress in one line that is redrawn in place, for terminals and notebooks; the command line has its own bars."""
+"""Progress as a status line for terminals and notebooks; the command line has its own bars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-Progress = Callable[[str, int, int | None], None]  # stage, how much is done, how much there is if known
+Progress = Callable[[str, int, int | None], None]  # stage, amount done, total if known
 REDRAW = 0.1  # seconds
 BAR = 20  # characters
 
@@ -25,7 +25,7 @@ class StatusLine:
         self.width, self.drawn = 0, 0.0
 
     def show(self, text: str) -> None:
-        """Draw the text over what was there."""
+        """Redraw the line with this text."""
         now = time.monotonic()
         if now - self.drawn >= REDRAW:
             self.stream.write(f"\r{text.ljust(self.width)}")
@@ -47,7 +47,7 @@ def is_shown(progress: bool | None) -> bool:
 
 @contextmanager
 def show_progress(progress: bool | Progress | None = None) -> Iterator[Progress]:
-    """A function that reports progress: the given one, or one that draws a line that ends with the context."""
+    """Yield a progress callback: the given one, or one that draws a status line until the context ends."""
     if callable(progress):
         yield progress
         return
@@ -57,8 +57,8 @@ def show_progress(progress: bool | Progress | None = None) -> Iterator[Progress]
     line, started = StatusLine(), dict[str, float]()
 
     def draw(stage: str, done: int, total: int | None) -> None:
-        begun = started.setdefault(stage, time.monotonic())
-        seconds = time.monotonic() - begun
+        start = started.setdefault(stage, time.monotonic())
+        seconds = time.monotonic() - start
         left = f"  {describe_duration(seconds * (total - done) / done)} left" if total and done else ""
         line.show(f"{stage}  {draw_bar(done, total)}{left}")
 
@@ -69,7 +69,7 @@ def show_progress(progress: bool | Progress | None = None) -> Iterator[Progress]
 
 
 def draw_bar(done: int, total: int | None) -> str:
-    """▓▓▓▓░░░░ 40/100; without a total only the count."""
+    """A bar such as ▓▓▓▓░░░░ 40/100; without a total only the count."""
     if not total:
         return f"{done:,}" if done else "…"
     full = min(BAR, BAR * done // total)
@@ -77,7 +77,7 @@ def draw_bar(done: int, total: int | None) -> str:
 
 
 def describe_duration(seconds: float) -> str:
-    """5 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    """A duration such as 5 s, 12 min, 3 h 20 min or 2 d 4 h."""
     minutes = round(seconds / 60)
     if seconds < 99.5:
         return f"{seconds:.0f} s"

@@ -18,7 +18,7 @@ import zstandard
 from lamina.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
-CHECKSUM = "checksum"  # of the rest of a JSON file
+CHECKSUM = "checksum"  # key of a JSON file; covers all its other keys
 CHUNK = 2**17  # compressed bytes read at a time
 
 
@@ -49,7 +49,7 @@ def open_bytes(path: Path | None) -> Iterator[IO[bytes]]:
 
 
 class _ZstdReader(io.RawIOBase):
-    """Decompresses any number of frames; unlike zstandard's own reader, it notices that the last one is cut off."""
+    """Decompresses any number of frames; unlike zstandard's own reader, it detects a truncated last frame."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream, self.pending = stream, b""
@@ -88,7 +88,7 @@ def read_lines(path: Path | None) -> Iterator[str]:
 
 
 def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    """The same from any iterable of lines in bytes."""
+    """Decode lines like `read_lines`; `name` stands for the file in errors."""
     for number, line in enumerate(stream, start=1):
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
@@ -103,7 +103,7 @@ def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A small file with a JSON object."""
+    """Read a small file with a JSON object."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError as error:
@@ -118,12 +118,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content of a JSON file with its own checksum."""
+    """The content of a JSON file together with its checksum."""
     return {**content, CHECKSUM: _checksum(content)}
 
 
 def read_sealed_json(path: Path) -> dict[str, Any]:
-    """A file with what `sealed` returned, without the checksum; one that lacks it is accepted as it is."""
+    """Read what `sealed` returned and verify its checksum; a file without one is accepted."""
     content = read_json(path)
     expected = content.pop(CHECKSUM, None)
     if expected is not None and expected != _checksum(content):
@@ -137,7 +137,7 @@ def _checksum(content: dict[str, Any]) -> str:
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Turn errors about the structure of a file's content into one that names the file."""
+    """Convert errors about the structure of a file's content into a `DataError` that names the file."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:

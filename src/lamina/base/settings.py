@@ -1,4 +1,4 @@
-"""The base of every configuration class: frozen, strict, and clear about what is wrong."""
+"""The base of every configuration class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
-Depth = Annotated[int, Field(gt=0, le=1000)]  # layers
+Depth = Annotated[int, Field(gt=0, le=1000)]  # number of layers
 
 
 class Settings(BaseModel):
@@ -17,7 +17,7 @@ class Settings(BaseModel):
 
     @classmethod
     def part(cls, name: str, value: Any) -> type[Settings] | None:
-        """The settings class of the option `name`, where it has options of its own."""
+        """The settings class of the option `name`, or None if it has no nested options."""
         field = cls.model_fields.get(name)
         kind = field.annotation if field is not None else None
         return kind if isinstance(kind, type) and issubclass(kind, Settings) else None

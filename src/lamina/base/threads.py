@@ -17,17 +17,17 @@ def set_threads(count: int) -> None:
 
 
 def thread_count() -> int:
-    """Threads that compute; by default one for each core that this process may use."""
+    """The number of compute threads; by default one for each core that this process may use."""
     torch = sys.modules.get("torch")
     if torch is None:
-        return _wanted[0] if _wanted else default_threads()
-    while _wanted:
-        torch.set_num_threads(_wanted.pop())
+        return _pending[0] if _pending else default_threads()
+    while _pending:
+        torch.set_num_threads(_pending.pop())
     return int(torch.get_num_threads())
 
 
 def default_threads() -> int:
-    """As torch counts: `OMP_NUM_THREADS`, else cores, of which several hardware threads are one."""
+    """torch's default: `OMP_NUM_THREADS`, else the number of physical cores that this process may use."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)

@@ -7,15 +7,15 @@ from typing import Any
 
 import yaml
 
-LARGEST = 2**20  # characters of a file
-MOST_VALUES = 100_000  # after aliases are expanded
+LARGEST = 2**20  # maximum characters of a file
+MOST_VALUES = 100_000  # maximum values after aliases are expanded
 
 
 class YamlLoader(yaml.SafeLoader):
-    """YAML in which 1e-4 is a number: version 1.1 of the standard reads it as text and wants 1.0e-4."""
+    """A safe loader that reads 1e-4 as a number; YAML 1.1 reads it as text and requires 1.0e-4."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """A key that is given twice is an error, where the standard loader takes the last."""
+        """Reject duplicate keys; the standard loader keeps the last."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
@@ -28,7 +28,7 @@ YamlLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d
 
 
 def compose_yaml(text: str) -> Any:
-    """The nodes of a document, with the lines they are on; bounded in size, whatever its aliases repeat."""
+    """Parse a document into nodes with line numbers; its size is bounded, with aliases expanded."""
     if len(text) > LARGEST:
         raise yaml.YAMLError(f"larger than {LARGEST:,} characters")
     try:
@@ -41,7 +41,7 @@ def compose_yaml(text: str) -> Any:
 
 
 def count_values(node: Any, counts: dict[int, int]) -> int:
-    """Values below a node with every alias expanded; an alias to a node that contains it is an error."""
+    """Count a node's values with every alias expanded; a recursive alias is an error."""
     known = counts.get(id(node))
     if known is None:
         counts[id(node)] = -1
@@ -54,6 +54,6 @@ def count_values(node: Any, counts: dict[int, int]) -> int:
 
 
 def read_yaml(text: str) -> Any:
-    """The content of a document."""
+    """Load a document, within the limits of `compose_yaml`."""
     compose_yaml(text)
     return yaml.load(text, Loader=YamlLoader)

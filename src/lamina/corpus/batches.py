@@ -1,11 +1,11 @@
-"""Batches by padded token count: an order that is a function of (seed, epoch), cut into updates, then into shares.
+"""Batches by padded token count: a global order determined by (seed, epoch), split into updates, then micro-batches.
 
-    global order ──► updates of batch_tokens × accumulate × ranks ──► micro-batches, one for each rank and turn
+    global order ──► updates of batch_tokens × accumulate × ranks ──► micro-batches, `accumulate` per rank
 
-The cut depends on the product alone, so 4096×1×1, 2048×2×1 and 2048×1×2 see the same pairs in every update.
-A micro-batch keeps within batch_tokens where the shares divide evenly (2, 4 and 8 do), else it has at most one
-sentence more. A sentence longer than the budget forms its own batch. A share with much longer sources than targets
-is computed in several micro-batches, which changes memory and nothing else.
+The split depends on the product alone, so 4096×1×1, 2048×2×1 and 2048×1×2 see the same pairs in every update.
+A micro-batch stays within batch_tokens if the update divides evenly (by 2, 4 and 8 it does), else it has at most one
+sentence more. A sentence longer than the budget forms its own batch. A micro-batch with much longer sources than
+targets is computed in several pieces, which affects memory only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lamina.text.vocabulary import BOS, PAD
 
 Indices = NDArray[np.int64]
 
-SOURCE_ROOM = 9 / 8  # padded source tokens of a micro-batch, as a share of batch_tokens
+SOURCE_ROOM = 9 / 8  # maximum padded source tokens of a micro-batch, relative to batch_tokens
 
 
 @dataclass(frozen=True)
@@ -35,27 +35,27 @@ class Batch:
     source: NDArray[np.int64]
     prefix: NDArray[np.int64]
     target: NDArray[np.int64]
-    pairs: Indices  # which pairs of the split these are
-    importance: NDArray[np.float32] | None = None  # (B, T): how much each target token counts; without it 1
+    pairs: Indices  # indices of these pairs in the split
+    importance: NDArray[np.float32] | None = None  # (B, T): weight of each target token; None: 1
 
     @property
     def tokens(self) -> int:
-        """Real target tokens."""
+        """Number of target tokens without padding."""
         return int((self.target != PAD).sum())
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one optimizer step sees on one rank, and the target tokens that all ranks see together."""
+    """The micro-batches of one optimizer step on one rank, and the target tokens of all ranks."""
 
-    batches: list[Batch]  # `accumulate` of them, or more; a share of very few sentences may be empty
+    batches: list[Batch]  # at least `accumulate`; with very few sentences some are empty
     tokens: int
-    weight: float  # the sum of their importance; without one, their number
+    weight: float  # total importance of these tokens
 
 
 @dataclass(frozen=True)
 class Position:
-    """A position in the data: the epoch, and the updates of it that are done."""
+    """A position in the data: the epoch, and the number of its updates that are done."""
 
     epoch: int = 0
     update: int = 0
@@ -84,26 +84,26 @@ class Batches:
         self.accumulate, self.ranks, self.rank = accumulate, ranks, rank
         self.seed, self.start_id = seed, start_id
         self.edit_weight, self.word_dropout = edit_weight, word_dropout
-        self.multiple = multiple  # of which padded lengths are; kernels of GPUs like 8
+        self.multiple = multiple  # pad lengths to a multiple of this; GPU kernels prefer 8
 
     @cached_property
     def source_lengths(self) -> NDArray[np.int32]:
-        """Of every pair, eos included."""
+        """Source length of every pair, eos included."""
         return self.split.lengths("source")
 
     @cached_property
     def target_lengths(self) -> NDArray[np.int32]:
-        """Of every pair, eos included."""
+        """Target length of every pair, eos included."""
         return self.split.lengths("target")
 
     def updates(self, epoch: int) -> list[Indices]:
-        """The pairs of every update of an epoch, the same on every rank."""
+        """The pairs of each update of an epoch, the same on every rank."""
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(len(self.split))
         source, target = self.source_lengths[order], self.target_lengths[order]
-        # by target, then by source in turns up and down, so that neighbours across a border are alike as well
+        # by target length, then by source length, alternately ascending and descending: neighbours stay similar
         order = order[np.lexsort((np.where(target % 2 == 0, source, -source), target))]
-        updates = self._cut(order)
+        updates = self._split_updates(order)
         return [updates[index] for index in random.permutation(len(updates))]
 
     def iterate(self, position: Position) -> Iterator[tuple[Update, Position]]:
@@ -119,7 +119,7 @@ class Batches:
             position = Position(position.epoch + 1, 0)
 
     def load(self, pairs: Indices, epoch: int = 0) -> Update:
-        """This rank's share of an update: every `ranks`-th of its parts."""
+        """Load this rank's part of an update: every `ranks`-th micro-batch."""
         parts = np.array_split(pairs, self.accumulate * self.ranks)[self.rank :: self.ranks]
         pieces = [piece for part in parts for piece in self._by_source(part)]
         batches, tokens = [self._pad(piece, epoch) for piece in pieces], int(self.target_lengths[pairs].sum())
@@ -132,18 +132,18 @@ class Batches:
         return np.flatnonzero((self.target_lengths > limit) | (self.source_lengths > 2 * limit))
 
     def padding(self, epoch: int = 0) -> float:
-        """The share of padding in all source and target cells of an epoch."""
+        """The fraction of padding in all source and target batches of an epoch."""
         cells = real = 0
         for pairs in self.updates(epoch):
-            shares = np.array_split(pairs, self.accumulate * self.ranks)
-            for part in (piece for share in shares for piece in self._by_source(share)):
+            parts = np.array_split(pairs, self.accumulate * self.ranks)
+            for part in (piece for each in parts for piece in self._by_source(each)):
                 for lengths in (self.source_lengths[part], self.target_lengths[part]):
                     cells += len(part) * int(lengths.max(initial=0))
                     real += int(lengths.sum())
         return 1 - real / cells if cells else 0.0
 
-    def _cut(self, order: Indices) -> list[Indices]:
-        """Sorted pairs in runs within the budget: sentences × longest target, and twice that for sources."""
+    def _split_updates(self, order: Indices) -> list[Indices]:
+        """Split sorted pairs into updates within the budget: sentences × longest target, and twice that for sources."""
         source, target = self.source_lengths[order], self.target_lengths[order]
         updates, start = [], 0
         while start < len(order):
@@ -153,7 +153,7 @@ class Batches:
         return updates
 
     def _fit(self, source: NDArray[np.int32], target: NDArray[np.int32], start: int) -> int:
-        """How many sentences from `start` on go into one update; at least one, however long."""
+        """Number of sentences from `start` on that fit into one update, at least one."""
         size = min(self.capacity // int(target[start]), len(target) - start)
         while size > 1:
             longest = max(int(target[start + size - 1]), -(-int(source[start : start + size].max()) // 2))
@@ -165,13 +165,13 @@ class Batches:
         return size if start + size == len(target) else divisible(size)
 
     def _by_source(self, part: Indices) -> list[Indices]:
-        """A share in equal pieces whose padded sources fit; neighbours have sources of similar length."""
+        """Split a micro-batch into equal pieces whose padded sources fit."""
         cells = len(part) * int(self.source_lengths[part].max(initial=0))
         pieces = min(-(-cells // int(SOURCE_ROOM * self.batch_tokens)), len(part))
         return np.array_split(part, max(1, pieces))
 
     def _importance(self, pair: int) -> NDArray[np.float32]:
-        """How much the target tokens of a pair count: those that differ from the source `edit_weight`, others 1."""
+        """Weights of a pair's target tokens: `edit_weight` for those that differ from the source, else 1."""
         source, target = self.split[pair]
         return np.where(changed_tokens(source.tolist(), target.tolist()), self.edit_weight, 1.0).astype(np.float32)
 
@@ -187,8 +187,8 @@ class Batches:
         if self.edit_weight != 1:
             importance_BT = np.zeros(target_BT.shape, dtype=np.float32)
             for row, index in zip(importance_BT, pairs, strict=True):
-                own = self._importance(int(index))
-                row[: len(own)] = own
+                weights = self._importance(int(index))
+                row[: len(weights)] = weights
         return Batch(source_BS, prefix_BT, target_BT, pairs, importance_BT)
 
 
@@ -202,5 +202,5 @@ def pad_arrays(rows: Sequence[NDArray[Any]], multiple: int = 1) -> NDArray[np.in
 
 
 def divisible(sentences: int) -> int:
-    """The next smaller number divisible by 8, 4 or 2, for that many sentences or more."""
+    """Round down to a multiple of 8, or to a power of 2 below 8."""
     return sentences - sentences % 8 if sentences >= 8 else 1 << (sentences.bit_length() - 1)

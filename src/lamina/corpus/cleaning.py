@@ -13,19 +13,19 @@ from lamina.corpus.filters import REASONS, Filters, Reason
 from lamina.corpus.reading import Pair
 from lamina.text.normalise import normalise
 
-LARGE_ALPHABET = 1000  # characters: such text has rare ones that deserve no piece of their own
-SHOWN = 5  # line numbers listed per reason
+LARGE_ALPHABET = 1000  # characters; in such text SentencePiece need not cover rare ones
+SHOWN = 5  # line numbers recorded per reason
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Which lines to keep, how many were dropped why, and how much text is left."""
+    """The pairs to keep, the number of dropped ones by reason, and the amount of text that is left."""
 
     keep: NDArray[np.bool_]
     dropped: dict[Reason, int]
-    first_lines: dict[Reason, list[int]]  # from 1
+    first_lines: dict[Reason, list[int]]  # numbered from 1
     characters: int
-    alphabet: int  # different characters, counted up to `LARGE_ALPHABET`
+    alphabet: int  # distinct characters, counted up to `LARGE_ALPHABET`
 
     @property
     def kept(self) -> int:
@@ -34,7 +34,7 @@ class Cleaning:
 
 
 def clean(pairs: Iterable[Pair], filters: Filters) -> Cleaning:
-    """Look at every pair once, in 17 bytes of memory each: its hash (for duplicates), its length, and the verdict."""
+    """Filter pairs in one pass, with 17 bytes of memory for each: its hash (for duplicates), length and decision."""
     alphabet: set[str] = set()
     keep, hashes, sizes = bytearray(), array("q"), array("l")
     dropped: dict[Reason, int] = dict.fromkeys(REASONS, 0)
@@ -60,16 +60,16 @@ def clean(pairs: Iterable[Pair], filters: Filters) -> Cleaning:
     kept = np.frombuffer(keep, dtype=np.bool_).copy()
     characters = sum(sizes)
     if "duplicate" in filters.active:
-        repeats = _repeats(np.frombuffer(hashes, dtype=np.int64))
-        characters -= sum(sizes[place] for place in repeats)
-        for index in np.flatnonzero(kept)[repeats]:
+        duplicates = _find_duplicates(np.frombuffer(hashes, dtype=np.int64))
+        characters -= sum(sizes[index] for index in duplicates)
+        for index in np.flatnonzero(kept)[duplicates]:
             kept[index] = False
             drop("duplicate", int(index) + 1)
     return Cleaning(kept, dropped, first_lines, characters, len(alphabet))
 
 
-def _repeats(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Indices of values that occurred earlier, in order."""
+def _find_duplicates(hashes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ascending indices of values that occurred earlier."""
     order = np.argsort(hashes, kind="stable")
     again = hashes[order[1:]] == hashes[order[:-1]]
     return np.sort(order[1:][again])

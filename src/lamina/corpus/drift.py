@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 def first_drift(source_lengths: Sequence[int], target_lengths: Sequence[int]) -> int:
     """The line, from 0, at which one file most likely lost lines.
 
-    Translations have similar lengths. If the longer file has k lines too many at line i, then pairing the lines before
-    i line by line and those after it k apart gives the smallest total difference in log length.
+    Translations have similar lengths. If the longer file has k extra lines at line i, then pairing the lines before i
+    one to one, and those after it with an offset of k, minimises the total difference in log length.
     """
     short, long = sorted((_log(source_lengths), _log(target_lengths)), key=len)
     extra = len(long) - len(short)

@@ -1,4 +1,4 @@
-"""What a correction changed: the edits between two tokenised sentences."""
+"""The edits between two tokenised sentences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_edits(source: Words, target: Words) -> list[Edit]:
 
 
 def align(source: Words, target: Words) -> list[int]:
-    """The cheapest steps from one sentence to the other."""
+    """Align two sentences: the steps of minimum total cost from source to target."""
     cost = [[float(j) for j in range(len(target) + 1)]]
     for i, word in enumerate(source, start=1):
         above, row = cost[-1], [float(i)]
@@ -65,7 +65,7 @@ def align(source: Words, target: Words) -> list[int]:
 
 
 def replacement_cost(one: str, other: str) -> float:
-    """0 for the same word, least for words that share most of their letters."""
+    """Cost of replacing a word: 0 for the same word, and lower the more letters the two share."""
     if one == other:
         return 0.0
     if one.lower() == other.lower():
@@ -75,18 +75,18 @@ def replacement_cost(one: str, other: str) -> float:
 
 
 def changed_tokens(source: Sequence[Hashable], target: Sequence[Hashable]) -> NDArray[np.bool_]:
-    """Which tokens of the target are not on its longest common subsequence with the source.
+    """Mask of target tokens that are not in the longest common subsequence of source and target.
 
-    The table of lengths is kept as differences in the bits of one integer for each target token (Hyyrö 2004).
+    Bit-parallel: each row of the dynamic-programming table is the bits of one integer (Hyyrö 2004).
     """
-    places: dict[Any, int] = {}
-    for place, token in enumerate(source):
-        places[token] = places.get(token, 0) | 1 << place
-    everything = (1 << len(source)) - 1
-    bits, rows = everything, []
+    positions: dict[Any, int] = {}
+    for position, token in enumerate(source):
+        positions[token] = positions.get(token, 0) | 1 << position
+    all_ones = (1 << len(source)) - 1
+    bits, rows = all_ones, []
     for token in target:
-        shared = bits & places.get(token, 0)
-        bits = ((bits + shared) | (bits - shared)) & everything
+        matches = bits & positions.get(token, 0)
+        bits = ((bits + matches) | (bits - matches)) & all_ones
         rows.append(bits)
     changed = np.ones(len(target), dtype=np.bool_)
     row, column = len(target), len(source)

@@ -28,7 +28,7 @@ _pipeline: TextPipeline  # of this worker process
 def encode_pairs(
     pairs: Iterable[Pair], pipeline: TextPipeline, folder: Path, workers: int
 ) -> Iterator[tuple[Encoded, Encoded]]:
-    """Encoded batches in the order of the pairs. `folder` is where the pipeline is saved."""
+    """Encode pairs in batches, in order; `folder` holds the saved pipeline for worker processes."""
     if workers <= 1:
         for batch in chunks(pairs):
             yield encode_batch(pipeline, batch)
@@ -40,10 +40,10 @@ def encode_pairs(
 def count_words(
     pairs: Iterable[Pair], tokenisers: Sequence[MosesTokeniser | None], workers: int
 ) -> tuple[Counter[str], Counter[str]]:
-    """The count of every word on either side."""
+    """Count the words of each side."""
     totals: tuple[Counter[str], Counter[str]] = Counter(), Counter()
     work = ((batch, tuple(tokenisers)) for batch in chunks(pairs))
-    with processes(workers, _nothing, None) as pool:
+    with processes(workers, _do_nothing, None) as pool:
         for counts in in_order(pool, _count_batch, work, 2 * workers):
             for total, count in zip(totals, counts, strict=True):
                 total.update(count)
@@ -51,7 +51,7 @@ def count_words(
 
 
 def encode_batch(pipeline: TextPipeline, batch: Sequence[Pair]) -> tuple[Encoded, Encoded]:
-    """Both sides of some pairs."""
+    """Encode both sides of a batch of pairs."""
     sources, targets = zip(*batch, strict=True)
     return encode_side(pipeline.source, sources, pipeline.id_type), encode_side(
         pipeline.target, targets, pipeline.id_type
@@ -59,7 +59,7 @@ def encode_batch(pipeline: TextPipeline, batch: Sequence[Pair]) -> tuple[Encoded
 
 
 def encode_side(text: LanguageText, lines: Sequence[str], kind: np.dtype[Any]) -> Encoded:
-    """All ids in a row."""
+    """Encode one side of a batch of pairs."""
     whole = text.encode(lines)
     encoded = [text.truncate(ids) for ids in whole]
     pairs = zip(whole, encoded, strict=True)
@@ -70,31 +70,31 @@ def encode_side(text: LanguageText, lines: Sequence[str], kind: np.dtype[Any]) -
 
 
 def chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Pairs in lists of `BATCH`."""
+    """Split pairs into lists of `BATCH`."""
     stream = iter(pairs)
     while batch := list(islice(stream, BATCH)):
         yield batch
 
 
 def in_order(
-    pool: Executor, function: Callable[[Any], Result], work: Iterable[Any], under_way: int
+    pool: Executor, function: Callable[[Any], Result], tasks: Iterable[Any], max_pending: int
 ) -> Iterator[Result]:
-    """Results in the order of the work; at most `under_way` pieces wait, so that memory stays bounded."""
-    waiting: deque[Future[Result]] = deque()
+    """Map a function over tasks, in order, with at most `max_pending` of them submitted at a time."""
+    pending: deque[Future[Result]] = deque()
     try:
-        for piece in work:
-            waiting.append(pool.submit(function, piece))
-            if len(waiting) >= under_way:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        for task in tasks:
+            pending.append(pool.submit(function, task))
+            if len(pending) >= max_pending:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     except BrokenExecutor as error:
         raise KilledProcessError(
             "A worker process was killed, possibly out of memory; rerun with fewer --workers to resume."
         ) from error
 
 
-def _nothing(_: None) -> None:
+def _do_nothing(_: None) -> None:
     pass
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """The raw material of synthetic errors."""
+    """A language's typical errors, from which synthetic ones are drawn."""
 
-    letters: str = ""  # for misspellings
-    sets: tuple[tuple[str, ...], ...] = ()  # words that are taken for each other
-    omitted: frozenset[str] = frozenset()  # words that are forgotten or put in where they do not belong
-    endings: tuple[tuple[str, ...], ...] = ()  # endings that are taken for each other, longest first
+    letters: str = ""  # for misspellings; empty: those of the line
+    sets: tuple[tuple[str, ...], ...] = ()  # words that are confused with each other
+    omitted: frozenset[str] = frozenset()  # words that are left out or inserted by mistake
+    endings: tuple[tuple[str, ...], ...] = ()  # endings that are confused with each other
     sounds: tuple[tuple[str, ...], ...] = ()  # spellings that sound alike
 
 

@@ -19,12 +19,12 @@ class Filters:
     """The rules for dropping a training pair; validation and test pairs are never dropped."""
 
     active: tuple[Reason, ...] = REASONS
-    max_characters: int = 2000  # on either side
-    max_ratio: float = 9.0  # of the two lengths in characters, each plus 10 so that short lines may differ
+    max_characters: int = 2000  # per side
+    max_ratio: float = 9.0  # of the two lengths in characters, each plus 10 to tolerate short lines
 
     @classmethod
     def without(cls, names: Iterable[str], max_characters: int, max_ratio: float) -> Filters:
-        """All filters but those named; `all` names every one, and commas separate as repetition does."""
+        """All filters except the named ones, which may be separated by commas; `all` disables every filter."""
         off = {name for given in names for name in re.split(r"[,\s]+", given) if name}
         for name in off - {*REASONS, "all"}:
             raise UsageError(f"Unknown filter `{name}`.{nearest(name, REASONS)} Filters: {', '.join(REASONS)}.")
@@ -32,7 +32,7 @@ class Filters:
         return cls(active, max_characters, max_ratio)
 
     def reason(self, source: str, target: str) -> Reason | None:
-        """Why a pair is dropped, as far as it alone can tell."""
+        """The reason to drop a pair, or None; duplicates are not detected here."""
         longer, shorter = max(len(source), len(target)), min(len(source), len(target))
         if shorter == 0 and "empty" in self.active:
             return "empty"

@@ -1,4 +1,4 @@
-"""Pairs of a learner's text and its correction, from an .m2 file."""
+"""Pairs of an erroneous sentence and its correction, from an .m2 file."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lamina.errors import DataError
 
 @dataclass(frozen=True)
 class M2File:
-    """Every sentence with its correction: one pair for each annotator who saw it, or for the chosen annotator."""
+    """The pairs of an .m2 file: one for each distinct correction of a sentence, or for the chosen annotator's."""
 
     path: Path
     annotator: str | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """What it is read from."""
+        """The files to read."""
         return (self.path,)
 
     @property
     def fields(self) -> str | None:
-        """What decides which pairs are read, beside the file itself."""
+        """The chosen annotator, which determines the pairs along with the file."""
         return self.annotator
 
     def pairs(self) -> Iterator[Pair]:
-        """A sentence without A lines is correct as it is."""
+        """Read every pair; a sentence without A lines is its own correction."""
         seen: set[str] = set()
         chosen = 0
         for sentence in stream_m2(read_lines(self.path), str(self.path)):

@@ -5,7 +5,7 @@
     A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||1
 
 An A line holds start and end word, type, correction (alternatives between `||`), two unused fields and the annotator.
-`noop` says that an annotator found nothing to correct.
+`noop` marks a sentence in which an annotator found nothing to correct.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Edit:
-    """Words `start` to `end` become one of `corrections`; start equals end where something is inserted."""
+    """Replaces words `start` to `end` by one of `corrections`; an insertion has `start == end`."""
 
     start: int
     end: int
@@ -29,14 +29,14 @@ class Edit:
 
 @dataclass
 class Annotated:
-    """A sentence and the edits of each annotator, in the order of the file."""
+    """A sentence and the edits of each annotator, in file order."""
 
     words: Words
     annotators: dict[str, list[Edit]] = field(default_factory=dict)
 
 
 def parse_m2(lines: Iterable[str], name: str = "m2") -> list[Annotated]:
-    """All sentences; one without A lines has one annotator who found nothing to correct."""
+    """Parse all sentences; one without A lines gets an annotator `0` without edits."""
     sentences = list(stream_m2(lines, name))
     for sentence in sentences:
         if not sentence.annotators:
@@ -45,7 +45,7 @@ def parse_m2(lines: Iterable[str], name: str = "m2") -> list[Annotated]:
 
 
 def stream_m2(lines: Iterable[str], name: str = "m2") -> Iterator[Annotated]:
-    """One sentence after another, with the annotators that its A lines name."""
+    """Parse sentence by sentence, each with the annotators of its A lines."""
     sentence: Annotated | None = None
     for number, line in enumerate(lines, start=1):
         if line == "S" or line.startswith("S "):
@@ -61,7 +61,7 @@ def stream_m2(lines: Iterable[str], name: str = "m2") -> Iterator[Annotated]:
 
 
 def add_edit(sentence: Annotated, line: str, where: str) -> None:
-    """An A line."""
+    """Parse an A line and add its edit to the sentence."""
     fields = line[2:].split("|||")
     try:
         span, kind, corrections, _, _, annotator = fields
@@ -80,7 +80,7 @@ def add_edit(sentence: Annotated, line: str, where: str) -> None:
 
 
 def apply_edits(words: Words, edits: Sequence[Edit]) -> Words:
-    """The corrected sentence, by the first correction of every edit; of two that overlap the earlier one is made."""
+    """Apply the first correction of every edit; of two that overlap, the earlier."""
     corrected: list[str] = []
     at = 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
@@ -91,7 +91,7 @@ def apply_edits(words: Words, edits: Sequence[Edit]) -> Words:
 
 
 def write_m2(words: Words, edits: Sequence[Edit]) -> list[str]:
-    """A sentence and its edits as lines; types say what a reader can see: missing, unnecessary or replaced words."""
+    """Format a sentence and its edits as lines, with the types M (missing), U (unnecessary) and R (replacement)."""
     lines = ["S " + " ".join(words)]
     for edit in edits:
         kind = "M" if edit.start == edit.end else "R" if edit.corrections[0] else "U"

@@ -1,8 +1,8 @@
-"""Synthetic errors: clean text becomes pairs for training a corrector.
+"""Synthetic errors in clean text, to make pairs for training grammatical error correction.
 
-Every word of a line may be hit by one error: a misspelling, a confusion, a wrong ending, an omission, a word too many,
-a swap with its neighbour, wrong case, lost punctuation. Line n of a text is always noised the same way under the same
-seed and settings, wherever it is read from.
+Every word of a line may get one error: a misspelling, a confused word, a wrong ending, an omission, an extra word, a
+swap with its neighbour, wrong case or missing punctuation. The errors depend only on the line, its number, the seed and
+the settings.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from lamina.corpus.m2_format import Words, stream_m2
 from lamina.errors import DataError
 
 Weight = Annotated[float, Field(ge=0)]
-TRIES = 4  # kinds of error that are tried at a word before it is left alone
+TRIES = 4  # kinds of error that are tried at a word before it is left unchanged
 
 
 class ErrorMix(Settings):
-    """How often each kind of error is tried, relative to the others."""
+    """Relative frequency of each kind of error."""
 
-    confusion: Weight = 4  # a word or phrase that an .m2 file or the language's table has for it
-    spelling: Weight = 3  # another spelling of the same sound, or a letter lost, doubled, wrong or misplaced
+    confusion: Weight = 4  # a confused word or phrase, from an .m2 file or the language's table
+    spelling: Weight = 3  # another spelling of the same sound, or a missing, doubled, wrong or misplaced letter
     ending: Weight = 2  # another ending
-    omission: Weight = 2  # a small word left out
-    addition: Weight = 1  # a small word too many
+    omission: Weight = 2  # a missing function word
+    addition: Weight = 1  # an extra function word
     swap: Weight = 0.5  # two words in the wrong order
-    case: Weight = 0.5  # a capital letter lost or added
-    punctuation: Weight = 1  # lost
+    case: Weight = 0.5  # a wrong case of the first letter
+    punctuation: Weight = 1  # a missing punctuation mark
 
 
 class ErrorSettings(Settings):
     """A file for `lamina noise --errors`."""
 
-    rate: Rate = 0.12  # of words with an error
+    rate: Rate = 0.12  # fraction of words with an error
     mix: ErrorMix = Field(default_factory=ErrorMix)
     confusions: str | None = None  # an .m2 file whose corrections are undone; relative to this file
 
@@ -55,7 +55,7 @@ class Confusions:
 
     @classmethod
     def learn(cls, path: Path) -> Confusions:
-        """From the edits of every annotator in an .m2 file."""
+        """Learn from the edits of every annotator in an .m2 file."""
         learned = cls()
         for sentence in stream_m2(read_lines(path), str(path)):
             for edits in sentence.annotators.values():
@@ -96,13 +96,13 @@ class Noise:
         self.weights = [getattr(settings.mix, kind) for kind in self.kinds]
 
     def pairs(self, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Noisy and clean lines, one after another."""
+        """Pairs of a noisy line and its clean original."""
         for number, line in enumerate(lines, start=1):
             clean = " ".join(line.split())
             yield self.line(clean, number), clean
 
     def line(self, clean: str, number: int) -> str:
-        """A line with errors; its number is part of the seed."""
+        """Add errors to a line; its number is part of the seed."""
         random = Random(f"{self.seed} {number}")
         words, at = clean.split(), 0
         while at < len(words):
@@ -115,7 +115,7 @@ class Noise:
             at += step
         return " ".join(words)
 
-    # Each changes the words at a place and gives how many words to go on by, or −1 if it does not apply there.
+    # Each of these changes the words at `at` and returns the number of words to advance, or −1 if it does not apply.
 
     def confuse(self, words: list[str], at: int, random: Random) -> int:
         """Replace a phrase by an error that was corrected to it; longer phrases first."""
@@ -138,7 +138,7 @@ class Noise:
         if random.random() < 0.6 and (sounded := self.spell_by_sound(word, random)) is not None:
             words[at] = sounded
             return 1
-        letters = [place for place, letter in enumerate(word) if letter.isalpha()]
+        letters = [index for index, letter in enumerate(word) if letter.isalpha()]
         if len(letters) < 3:
             return -1
         place = random.choice(letters[1:])
@@ -155,7 +155,7 @@ class Noise:
         return 1
 
     def spell_by_sound(self, word: str, random: Random) -> str | None:
-        """The word with a spelling that sounds alike after its first letter; None where none does."""
+        """Respell a sound after the first letter; None if the table has no other spelling."""
         fitting = [
             (place, sound, other)
             for sounds in self.table.sounds
@@ -219,7 +219,7 @@ class Noise:
         return 1
 
     def lose_punctuation(self, words: list[str], at: int, random: Random) -> int:
-        """A mark of its own, or one at the end of a word."""
+        """Remove a punctuation mark that is a token or ends a word."""
         word = words[at]
         if word in {",", ";", ":", "—", "–", "'"} and len(words) > 1:
             del words[at]

@@ -34,19 +34,19 @@ class Plan:
     valid: PairSource
     test: PairSource | None = None
     subwords: Kind = "sentencepiece"
-    vocab_size: int | None = None  # None: 8,000, or all there is with given codes and segmented text
+    vocab_size: int | None = None  # None: 8,000, or no limit with given codes or segmented text
     bpe_codes: Path | None = None
     separate_vocab: bool = False
     pretokenized: bool = False
     lowercase: bool = False
-    text_from: Path | None = None  # a folder with the text pipeline of other data or of a model: nothing is learned
+    text_from: Path | None = None  # a data folder, run or model whose text pipeline is reused
     languages: tuple[str, str] | None = None  # None: from the names of the training files
     filters: Filters = field(default_factory=Filters)
-    sentences: bool = False  # whether sentence boundaries of the source are kept
-    max_source: int | None = None  # subwords of a source; longer ones are truncated
+    sentences: bool = False  # keep sentence boundaries of the source
+    max_source: int | None = None  # truncate sources to this number of subwords
 
     def check(self) -> None:
-        """Options must fit together."""
+        """Raise unless options are compatible and inputs exist."""
         if self.bpe_codes is not None and self.subwords != "bpe":
             raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
         if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
@@ -72,12 +72,12 @@ class Plan:
                     raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs more than once.")
 
     def splits(self) -> dict[str, PairSource]:
-        """The parts of the data by name."""
+        """The inputs by split name."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
         return {name: source for name, source in parts.items() if source is not None}
 
     def find_languages(self) -> tuple[str, str]:
-        """As given, or the suffixes of the training files before any compression's."""
+        """The given languages, or the suffixes of the training files without compression suffixes."""
         if self.languages is not None:
             return self.languages
         if not isinstance(self.train, TwoFiles):
@@ -86,7 +86,7 @@ class Plan:
         return (names[0].suffix.lstrip(".") or "source", names[1].suffix.lstrip(".") or "target")
 
     def describe(self) -> dict[str, Any]:
-        """The plan as JSON, with a digest of every input: two equal descriptions give equal folders."""
+        """The plan as JSON with a digest of every input; equal descriptions produce equal folders."""
         return {
             "format": FORMAT,
             "inputs": {

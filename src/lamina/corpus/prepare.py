@@ -1,4 +1,4 @@
-"""From raw parallel text to a prepared data folder, in bounded memory, restartable at any moment."""
+"""Preparation of a data folder from raw parallel text, in bounded memory and resumable at any moment."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
 
 
 def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int, progress: Progress) -> None:
-    """Every stage that is not finished yet."""
+    """Run every stage that is not finished yet."""
     cleaning = clean(with_progress(plan.train.pairs(), "reading", None, progress), plan.filters)
     if not len(cleaning.keep):
         raise DataError(f"{plan.train.paths[0]}: has no lines (the train data).")
@@ -96,7 +96,7 @@ def check_folder(out: Path, description: dict[str, Any]) -> None:
 
 
 def begin(out: Path, description: dict[str, Any]) -> bool:
-    """Whether there is anything to do; a finished folder that was damaged since is repaired."""
+    """Record the plan and return whether there is work to do; a damaged folder is prepared again."""
     remove(partial_name(out / PLAN))
     if not (out / PLAN).exists():
         write_file(out / PLAN, json.dumps(description, indent=2) + "\n")
@@ -112,7 +112,7 @@ def begin(out: Path, description: dict[str, Any]) -> bool:
 
 
 def clear(out: Path) -> None:
-    """Remove everything that a failed run has written, so that a corrected command can use the folder."""
+    """Remove everything that a failed run has written, so that a corrected command can reuse the folder."""
     for name in (*PARTS, REPORT, META, PLAN):
         remove(out / name)
         remove(partial_name(out / name))
@@ -120,7 +120,7 @@ def clear(out: Path) -> None:
 
 
 def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress: Progress) -> TextPipeline:
-    """The text pipeline in `out/text`; learned from the training pairs unless an earlier run has finished it."""
+    """Load the text pipeline in `out/text`, or learn it from the training pairs."""
     folder = out / "text"
     if folder.exists():
         try:
@@ -143,7 +143,7 @@ def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress
 
 
 def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> dict[str, bytes]:
-    """SentencePiece models, one for both sides or one each, from an even sample of the kept pairs."""
+    """Learn SentencePiece models, one for both sides or one each, from an even sample of the kept pairs."""
     size = plan.vocab_size or 8000
     stride = -(-cleaning.characters // LEARN_CHARACTERS)
     coverage = 1.0 if cleaning.alphabet < LARGE_ALPHABET else 0.9995
@@ -165,7 +165,7 @@ def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> d
 
 
 def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> dict[str, bytes]:
-    """BPE codes (given or learned jointly) and vocabularies, or the words themselves."""
+    """BPE codes, given or learned jointly, and vocabularies; without BPE, vocabularies of words."""
     tokenisers = [MosesTokeniser(language) if moses else None for language in plan.find_languages()]
     counts = count_words(select(plan.train.pairs(), cleaning.keep), tokenisers, workers)
     files: dict[str, bytes] = {}
@@ -187,7 +187,7 @@ def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> di
 
 
 def count_pieces(words: Counter[str], segmenter: Any) -> Counter[str]:
-    """The count of every piece, from the counts of words."""
+    """Count the pieces of counted words."""
     pieces: Counter[str] = Counter()
     for word, count in words.items():
         for piece in segmenter.segment_tokens([word]):
@@ -196,7 +196,7 @@ def count_pieces(words: Counter[str], segmenter: Any) -> Counter[str]:
 
 
 def write_split(pairs: Iterator[Pair], pipeline: TextPipeline, out: Path, split: str, workers: int) -> None:
-    """Shards of one split; those that an earlier run has finished are passed over."""
+    """Write the shards of one split, skipping those that an earlier run has finished."""
     folder = out / split
     folder.mkdir(exist_ok=True)
     number = 0
@@ -211,9 +211,9 @@ def write_split(pairs: Iterator[Pair], pipeline: TextPipeline, out: Path, split:
     for source, target in encode_pairs(pairs, pipeline, out / "text", workers):
         while len(source.lengths):
             writer = writer or ShardWriter(folder / f"{number:05}")
-            room = SHARD_PAIRS - writer.pairs
-            writer.append(source.head(room), target.head(room))
-            source, target = source.tail(room), target.tail(room)
+            free = SHARD_PAIRS - writer.pairs
+            writer.append(source.head(free), target.head(free))
+            source, target = source.tail(free), target.tail(free)
             if writer.pairs == SHARD_PAIRS:
                 writer.finish()
                 writer, number = None, number + 1
@@ -222,7 +222,7 @@ def write_split(pairs: Iterator[Pair], pipeline: TextPipeline, out: Path, split:
 
 
 def is_whole(shard: Path) -> bool:
-    """Whether a shard of an earlier run is as it was written."""
+    """Whether every file of a shard matches its digest."""
     try:
         return find_damage(shard) is None
     except DataError:
@@ -230,7 +230,7 @@ def is_whole(shard: Path) -> bool:
 
 
 def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleaning, pipeline: TextPipeline) -> None:
-    """Write the report, then `meta.json`, whose presence says that the folder is complete."""
+    """Write the report, then `meta.json`, which marks the folder as complete."""
     splits: dict[str, Any] = {}
     for split in plan.splits():
         shards = [Shard(path, pipeline.id_type) for path in sorted((out / split).iterdir())]
@@ -262,7 +262,7 @@ def finish(plan: Plan, out: Path, description: dict[str, Any], cleaning: Cleanin
 
 
 def select(pairs: Iterable[Pair], keep: NDArray[np.bool_] | None) -> Iterator[Pair]:
-    """The pairs to keep; without a mask all of them."""
+    """Select pairs by a mask; None keeps all of them."""
     if keep is None:
         yield from pairs
     else:
@@ -272,7 +272,7 @@ def select(pairs: Iterable[Pair], keep: NDArray[np.bool_] | None) -> Iterator[Pa
 
 
 def with_progress(pairs: Iterable[Pair], stage: str, total: int | None, progress: Progress) -> Iterator[Pair]:
-    """The same pairs, with progress reported every thousand."""
+    """Pass pairs through and report progress every thousand."""
     done = 0
     for done, pair in enumerate(pairs, start=1):
         if done % 1000 == 0:
@@ -282,5 +282,5 @@ def with_progress(pairs: Iterable[Pair], stage: str, total: int | None, progress
 
 
 def summary(cleaning: Cleaning) -> str:
-    """How many pairs were dropped for which reason."""
+    """The number of dropped pairs by reason."""
     return ", ".join(f"{count:,} {reason}" for reason, count in cleaning.dropped.items() if count)

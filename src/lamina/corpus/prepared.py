@@ -57,7 +57,7 @@ class PreparedData:
 
     @cached_property
     def text(self) -> TextPipeline:
-        """From text to ids and back."""
+        """The text pipeline the data was encoded with."""
         text = TextPipeline.load(self.folder / "text")
         if text.digests() != self.text_digests:
             raise DataError(
@@ -87,7 +87,7 @@ class PreparedData:
 
 
 class Split:
-    """Encoded pairs by number, over all shards."""
+    """The encoded pairs of a split, indexed across its shards."""
 
     def __init__(self, shards: list[Shard]) -> None:
         self.shards = shards
@@ -101,8 +101,8 @@ class Split:
         if not 0 <= index < len(self):
             raise IndexError(index)
         number = int(np.searchsorted(self.starts, index, side="right")) - 1
-        shard, place = self.shards[number], index - int(self.starts[number])
-        return shard.sentence("source", place), shard.sentence("target", place)
+        shard, offset = self.shards[number], index - int(self.starts[number])
+        return shard.sentence("source", offset), shard.sentence("target", offset)
 
     def lengths(self, side: str) -> NDArray[np.int32]:
         """The length of every sentence, eos included."""

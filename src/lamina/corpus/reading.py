@@ -1,4 +1,4 @@
-"""Parallel text from files: plain, `.gz` or `.zst`, two files or one, always split on \\n and nothing else."""
+"""Parallel text from one or two files, plain, `.gz` or `.zst`; lines end with \\n only."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class TwoFiles:
-    """A source and a target file, line by line."""
+    """A source and a target file, aligned by line."""
 
     source: Path
     target: Path
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """What it is read from."""
+        """The files to read."""
         return (self.source, self.target)
 
     def pairs(self) -> Iterator[Pair]:
-        """Every pair; files of unequal length are an error, once the shorter has ended."""
+        """Read every pair; raise at the end of the shorter file if their lengths differ."""
         sources, targets = read_lines(self.source), read_lines(self.target)
         for number, (source, target) in enumerate(zip_longest(sources, targets)):
             if source is None or target is None:
@@ -38,7 +38,7 @@ class TwoFiles:
             yield source, target
 
     def _mismatch(self, shorter: int, longer: int, source_ended: bool) -> DataError:
-        if not all(path.is_file() for path in self.paths):  # pipes cannot be read again to find where they differ
+        if not all(path.is_file() for path in self.paths):  # a pipe cannot be read again
             counts = (shorter, longer) if source_ended else (longer, shorter)
             return DataError(f"{self.source} has {counts[0]:,} lines, but {self.target} has {counts[1]:,}.")
         sources, targets = ([len(line) for line in read_lines(path)] for path in self.paths)
@@ -54,15 +54,15 @@ class OneFile:
 
     path: Path
     fields: tuple[str, str] | None = None  # the two fields of `.jsonl`; None is `src` and `tgt`
-    line_break: str = " "  # what a line break inside a field becomes: one pair is one line
+    line_break: str = " "  # replaces line breaks within a field
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """What it is read from."""
+        """The files to read."""
         return (self.path,)
 
     def pairs(self) -> Iterator[Pair]:
-        """Every pair."""
+        """Read every pair."""
         kind = self.path.with_suffix("").suffix if self.path.suffix in (".gz", ".zst") else self.path.suffix
         parsers = {".tsv": parse_tsv, ".jsonl": self._parse_json}
         if kind not in parsers:
@@ -95,7 +95,7 @@ class OneFile:
 
 
 def parse_tsv(line: str, where: str) -> Pair:
-    """Two columns."""
+    """Parse a line with two tab-separated columns."""
     columns = line.split("\t")
     if len(columns) != 2:
         raise DataError(f"{where}: must have two columns, but has {len(columns)} instead.")
@@ -103,7 +103,7 @@ def parse_tsv(line: str, where: str) -> Pair:
 
 
 def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
-    """Both sides of a test set, which must not be empty."""
+    """Read both sides of a test set, which must not be empty."""
     pairs = list(TwoFiles(source, target).pairs())
     if not pairs:
         raise DataError(f"{source}: has no lines.")

@@ -20,17 +20,17 @@ Fields = tuple[str, str]
 
 
 def is_path(given: object) -> TypeGuard[StrPath]:
-    """Whether this names a file."""
+    """Whether this is the path of a file."""
     return isinstance(given, str | os.PathLike)
 
 
 def are_two_paths(given: object) -> TypeGuard[tuple[StrPath, StrPath]]:
-    """Whether this names a source and a target file; two strings do."""
+    """Whether this is the paths of a source and a target file; two strings are."""
     return isinstance(given, tuple | list) and len(given) == 2 and all(map(is_path, given))
 
 
 def read_records(records: Iterable[Any], name: str, fields: Fields | None = None) -> Iterator[Pair]:
-    """Source and target of every record, one at a time; `name` is for messages."""
+    """Parse records into pairs, lazily; `name` is for error messages."""
     refuse_mapping(records, name)
     number = 0
     for number, record in enumerate(records, start=1):
@@ -40,14 +40,14 @@ def read_records(records: Iterable[Any], name: str, fields: Fields | None = None
 
 
 def refuse_mapping(records: Iterable[Any], name: str) -> None:
-    """For all splits of a dataset where one is wanted."""
+    """Raise if given a mapping, such as all splits of a dataset instead of one."""
     if isinstance(records, Mapping):
         keys = ", ".join(map(repr, records))
         raise UsageError(f"{name}: must be pairs, but is a mapping with the keys {keys}; pass one of its values.")
 
 
 def parse_record(record: Any, fields: Fields | None, where: str) -> Pair:
-    """A pair of texts, a mapping with two fields, or one with both languages below `translation`."""
+    """Parse a pair of texts, a mapping with two fields, or one with both languages under `translation`."""
     if isinstance(record, Mapping):
         inner = record.get("translation")
         named: Mapping[str, Any] = inner if isinstance(inner, Mapping) else record
@@ -61,7 +61,7 @@ def parse_record(record: Any, fields: Fields | None, where: str) -> Pair:
 
 
 def choose_fields(record: Mapping[str, Any], fields: Fields | None, where: str) -> Fields:
-    """The names of source and target: as given, a usual pair of names, or the only two there are."""
+    """The fields of source and target: the given ones, a common pair of names, or the only two."""
     names = list(record)
     for known in (fields,) if fields is not None else KNOWN_FIELDS:
         if set(known) <= set(names):
@@ -74,13 +74,13 @@ def choose_fields(record: Mapping[str, Any], fields: Fields | None, where: str) 
 
 
 def languages_of(record: Any, fields: Fields | None) -> Fields | None:
-    """The languages that a record names below `translation`, source first."""
+    """The languages that a record names under `translation`, source first."""
     inner = record.get("translation") if isinstance(record, Mapping) else None
     return choose_fields(inner, fields, "translation") if isinstance(inner, Mapping) else None
 
 
 def write_records(records: Iterable[Any], path: Path, name: str, fields: Fields | None) -> Fields | None:
-    """Write records to a .jsonl.zst file, which can be read several times; returns the languages that they name."""
+    """Write records to a .jsonl.zst file, which can be read repeatedly; return the languages that they name."""
     refuse_mapping(records, name)
     stream = iter(records)
     first = list(islice(stream, 1))

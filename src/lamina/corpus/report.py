@@ -8,7 +8,7 @@ from lamina.corpus.filters import REASONS, Filters
 
 
 def write_report(meta: dict[str, Any], filters: Filters) -> str:
-    """`report.md` of a prepared data folder."""
+    """Format `report.md` from the content of `meta.json`."""
     plan = meta["plan"]
     source, target = plan["languages"]
     lines = [f"# Prepared data: {source} → {target}", ""]

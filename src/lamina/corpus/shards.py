@@ -1,7 +1,7 @@
-"""Encoded pairs on disk: memory-mapped ids and offsets, in shards that are complete or not there.
+"""Encoded pairs on disk: memory-mapped ids and offsets, in shards that are written atomically.
 
-train/00000/source.ids       every source's ids, one after another, 16 or 32 bits each
-            source.offsets   where each begins, and where the last ends: 64 bits each
+train/00000/source.ids       the ids of all sources, concatenated, 16 or 32 bits each
+            source.offsets   the start of each source and the end of the last, 64 bits each
             target.ids, target.offsets
             shard.json       pairs, tokens and a digest of every file; written last, then the folder is renamed
 """
@@ -28,11 +28,11 @@ Ids = NDArray[np.unsignedinteger[Any]]
 
 @dataclass(frozen=True)
 class Encoded:
-    """One side of some pairs: all ids in a row, and the length of each sentence."""
+    """One side of a batch of pairs: concatenated ids, and the length of each sentence."""
 
     ids: Ids
     lengths: NDArray[np.int64]
-    truncated: NDArray[np.bool_] | None = None  # which sentences were longer
+    truncated: NDArray[np.bool_] | None = None  # mask of truncated sentences
 
     def head(self, sentences: int) -> Encoded:
         """The first sentences."""
@@ -46,7 +46,7 @@ class Encoded:
 
 
 class ShardWriter:
-    """Appends encoded pairs to a shard under a temporary name; `finish` makes it real."""
+    """Appends encoded pairs to a shard under a temporary name; `finish` publishes it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class ShardWriter:
             self._write(f"{side}.offsets", np.zeros(1, dtype=np.int64).tobytes())
 
     def append(self, source: Encoded, target: Encoded) -> None:
-        """Write some more pairs."""
+        """Append encoded pairs."""
         for side, encoded in zip(SIDES, (source, target), strict=True):
             offsets = np.cumsum(encoded.lengths) + self.ends[side]
             self._write(f"{side}.ids", encoded.ids.tobytes())
@@ -72,7 +72,7 @@ class ShardWriter:
         self.truncated += 0 if source.truncated is None else int(source.truncated.sum())
 
     def finish(self) -> None:
-        """Flush everything to the disk, then rename the folder."""
+        """Write `shard.json`, flush everything to disk, and rename the folder."""
         for stream in self.files.values():
             stream.close()
         facts = {
@@ -133,7 +133,7 @@ class Shard:
 
 
 def find_damage(folder: Path) -> Path | None:
-    """The first file of a shard that is missing or differs from what was written, if any."""
+    """The first file of a shard that is missing or does not match its digest, if any."""
     path = folder / "shard.json"
     with damage_named(path):
         expected = {f"{side}.{kind}": read_json(path)["sha256"][f"{side}.{kind}"] for side in SIDES for kind in KINDS}

@@ -16,7 +16,7 @@ from lamina.corpus.reading import OneFile, TwoFiles, read_test
 from lamina.corpus.records import Fields, are_two_paths, is_path, read_records, write_records
 from lamina.errors import DataError
 
-Pairs = PairSource | tuple[StrPath, StrPath] | StrPath | Iterable[Any]  # of one split
+Pairs = PairSource | tuple[StrPath, StrPath] | StrPath | Iterable[Any]  # the data of one split
 
 
 @dataclass
@@ -25,12 +25,12 @@ class SourceFinder:
 
     scratch: Path
     fields: Fields | None = None  # the two fields of .jsonl files and records
-    line_break: str = " "  # what a line break inside a field becomes
+    line_break: str = " "  # replaces line breaks within a field
     annotator: str | None = None  # of .m2 files
-    languages: Fields | None = None  # named by the training records, once they have been read
+    languages: Fields | None = None  # set by the training records, if they name them
 
     def find(self, split: str, given: Pairs) -> PairSource:
-        """Two files, one file (.tsv, .jsonl, .m2), or pairs."""
+        """Find the pairs of a split: two files, one file (.tsv, .jsonl, .m2), or pairs."""
         if isinstance(given, TwoFiles | OneFile | M2File):
             return given
         if are_two_paths(given):
@@ -50,7 +50,7 @@ class SourceFinder:
 
 
 def read_pairs(given: Pairs, name: str) -> tuple[list[str], list[str]]:
-    """Both sides of a small set of pairs, which must not be empty."""
+    """Read both sides of a small set of pairs, which must not be empty."""
     if are_two_paths(given):
         source, target = map(Path, given)
         return read_test(source, target)
@@ -67,7 +67,7 @@ def read_pairs(given: Pairs, name: str) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def scratch_beside(out: Path, needed: bool) -> Iterator[Path]:
-    """A folder for as long as the context lasts, on the disk that will hold the data."""
+    """Yield a temporary folder on the disk of `out`; `out` itself if none is needed."""
     if not needed:
         yield out
         return

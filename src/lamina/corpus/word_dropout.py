@@ -15,9 +15,9 @@ WORD = "▁"  # SentencePiece's mark of a word's first piece
 
 
 class WordDropout:
-    """Replaces whole source words by `<unk>` with a probability (Junczys-Dowmunt et al. 2018).
+    """Replaces whole source words by `<unk>` with probability `rate` (Junczys-Dowmunt et al. 2018).
 
-    What is dropped is a function of seed, epoch and pair: resumed training drops the same.
+    The choice is a function of seed, epoch and pair, so that resumed training drops the same words.
     """
 
     def __init__(self, text: TextPipeline, rate: float, seed: int) -> None:
@@ -28,10 +28,10 @@ class WordDropout:
             self.marked = np.array([symbol.startswith(WORD) for symbol in symbols])
         else:
             self.marked = np.array([symbol.endswith(CONTINUED) for symbol in symbols])
-        self.marked[[BOS, EOS]] = self.pieces  # a word of their own, which is never dropped
+        self.marked[[BOS, EOS]] = self.pieces  # words of their own, which are never dropped
 
     def __call__(self, ids: NDArray[Any], epoch: int, pair: int) -> NDArray[np.int64]:
-        """The ids with some words unknown."""
+        """A copy of the ids in which some words are `<unk>`."""
         ids = ids.astype(np.int64)
         begins = np.ones(len(ids), dtype=np.bool_)
         begins[1:] = self.marked[ids[1:]] if self.pieces else ~self.marked[ids[:-1]]

@@ -1,8 +1,8 @@
-"""Keeps lowered models on disk, so that translation starts without torch.
+"""A cache of lowered models on disk, so that translation starts without torch.
 
 An entry holds a model's program and packed weights. Its name is a digest of the model folders, the precision, the
-instruction set, torch's version and the sources of engine and model; its first line is a digest of all that follows.
-An entry that is damaged or belongs to something else is not used, and the model is lowered again.
+instruction set, torch's version and the sources of engine and model; its first line is a digest of the rest.
+If an entry is damaged or does not match, the model is lowered again.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from lamina.engine.compilation import lock, ready_folder
 if TYPE_CHECKING:
     from lamina.engine.engine import Engine
 
-FOLDER = "programs"  # of the user's cache
+FOLDER = "programs"  # in the user's cache
 SUFFIX = ".program"
-LARGEST, MOST_ENTRIES = 2**31, 100  # bytes of all entries, and how many there are
-HASHED = ("engine", "model", "store", "text")  # packages that decide what a lowered model is
+LARGEST, MOST_ENTRIES = 2**31, 100  # limits: bytes of all entries, and their number
+HASHED = ("engine", "model", "store", "text")  # packages that determine a lowered model
 DIGEST = 64  # hexadecimal digits of SHA-256
 
 
 def entry_path(identities: Sequence[str], int8: bool) -> Path | None:
-    """Where the entry of these model folders is, or would be; None if there is no place for it."""
-    place = user_cache(FOLDER)
-    if place is None:
+    """The path of the entry for these model folders; None if there is no cache."""
+    folder = user_cache(FOLDER)
+    if folder is None:
         return None
-    ready_folder()  # which chooses the instruction set
+    ready_folder()  # chooses the instruction set
     parts = [*identities, "int8" if int8 else "float32", cpu.chosen_set().name, version("torch"), source_digest()]
-    return place / f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:32]}{SUFFIX}"
+    return folder / f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:32]}{SUFFIX}"
 
 
 @cache
 def source_digest() -> str:
-    """Of everything that decides what is in an entry, and what executes it."""
-    package, found = Path(__file__).parents[1], hashlib.sha256()
+    """A digest of the sources that determine and execute an entry."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(path for name in HASHED for path in (package / name).rglob("*.py")):
-        found.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
-    return found.hexdigest()
+        digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def read_entry(path: Path) -> tuple[Engine, list[str]] | None:
-    """The engine of an entry, and the notes that were made with it; None unless it is there and whole."""
+    """Read an entry: the engine and the notes stored with it; None if it is missing or damaged."""
     from lamina.engine.engine import Engine
     from lamina.engine.program import LoweredModel
     from lamina.engine.workspace import allocate
@@ -69,18 +69,18 @@ def read_entry(path: Path) -> tuple[Engine, list[str]] | None:
             lowered = TypeAdapter(LoweredModel).validate_json(lowered_json)
             if name.decode().strip() != path.name or len(content) - content.tell() != 4 * lowered.program.size:
                 return None
-            weights = allocate(lowered.program.size)  # a copy in large pages, whatever becomes of the file
+            weights = allocate(lowered.program.size)  # a copy in huge pages, independent of the file
             weights[:] = np.frombuffer(content, np.float32, offset=content.tell())
-            said = [str(note) for note in json.loads(notes)]
-    except (OSError, ValueError, ValidationError):  # not there, empty, not ours
+            messages = [str(note) for note in json.loads(notes)]
+    except (OSError, ValueError, ValidationError):  # missing, empty or invalid
         return None
     with suppress(OSError):
-        os.utime(path)  # those that were not used for the longest time are removed first
-    return Engine(lowered, weights), said
+        os.utime(path)  # marks the entry as recently used
+    return Engine(lowered, weights), messages
 
 
 def write_entry(path: Path, engine: Engine, notes: Sequence[str]) -> None:
-    """Keep an engine; where that is not possible (no room, another process writes), it is built again next time."""
+    """Store an engine; if it is too large or cannot be written, the model is lowered again next time."""
     from lamina.engine.program import LoweredModel
 
     lines = [path.name.encode(), json.dumps(list(notes)).encode(), TypeAdapter(LoweredModel).dump_json(engine.lowered)]
@@ -88,26 +88,26 @@ def write_entry(path: Path, engine: Engine, notes: Sequence[str]) -> None:
     weights = engine.weights.view(np.uint8).data
     if DIGEST + len(header) + len(weights) > LARGEST:
         return
-    found = hashlib.sha256(header)
-    found.update(weights)
+    digest = hashlib.sha256(header)
+    digest.update(weights)
     with suppress(OSError), lock(path.with_name("lock")):
         remove_oldest(path.parent, LARGEST - len(header) - len(weights) - DIGEST)
         with atomic_file(path) as stream:
-            stream.write(found.hexdigest().encode() + header)
+            stream.write(digest.hexdigest().encode() + header)
             stream.write(weights)
 
 
-def remove_oldest(place: Path, room: int) -> None:
-    """Keep the entries that were used last, as far as they fit; also remove what a killed process has left."""
+def remove_oldest(folder: Path, limit: int) -> None:
+    """Remove the least recently used entries beyond `limit` bytes, and partial files of killed processes."""
     used = 0
-    for number, path in enumerate(entries(place)):
+    for number, path in enumerate(entries(folder)):
         used += path.stat().st_size
-        if used > room or number >= MOST_ENTRIES - 1:
+        if used > limit or number >= MOST_ENTRIES - 1:
             path.unlink(missing_ok=True)
-    for path in place.glob(f"*{PARTIAL}"):
+    for path in folder.glob(f"*{PARTIAL}"):
         path.unlink(missing_ok=True)
 
 
-def entries(place: Path) -> Iterator[Path]:
-    """All entries, the last used first."""
-    yield from sorted(place.glob(f"*{SUFFIX}"), key=lambda path: -path.stat().st_mtime)
+def entries(folder: Path) -> Iterator[Path]:
+    """All entries, the most recently used first."""
+    yield from sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: -path.stat().st_mtime)

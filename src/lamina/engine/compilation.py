@@ -1,9 +1,9 @@
-"""Compiles the engine once per machine and keeps the result.
+"""Compiles the engine once per machine and caches the result.
 
-The first use starts a child process that compiles for the best instruction set the CPU reports and runs a self-test
-with it. If the child dies (some virtual machines report instructions that they cannot execute), the next set is tried.
-What was compiled is kept in a folder named by a digest of the CPU, the compilers and the engine's own sources: numba by
-itself does not notice when a module changes that a compiled function imports.
+The first use starts a child process that compiles for the best instruction set the CPU reports and runs a self-test.
+If the child crashes (some virtual machines report instructions that they cannot execute), the next set is tried.
+Compiled code is cached in a folder named by a digest of the CPU, the compilers and the engine's sources, because numba
+does not invalidate its cache when an imported module changes.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from lamina.engine.engine import Engine
     from lamina.model.seq2seq import Seq2Seq
 
-COMPILED = (  # the modules that compiled code is made from
+COMPILED = (  # modules with compiled code
     "base/cpu.py",
     *(f"engine/{name}.py" for name in ("vectors", "tuning", "products", "int8", "operations", "machine")),
     "engine/search.py",
     "search/rules.py",
     "text/vocabulary.py",
 )
-READY = "ready.json"  # says which instruction set was compiled for, and the digests of the files
-KEPT = 30  # folders of other machines, versions and settings
-SECONDS = 3600  # that a self-test may take; a busy machine is slow
+READY = "ready.json"  # the instruction set, and the digests of the compiled files
+KEPT = 30  # maximum number of folders for other machines, versions and settings
+SECONDS = 3600  # timeout of the self-test, generous for busy machines
 
 
 class EntryPoints(NamedTuple):
@@ -56,8 +56,8 @@ class EntryPoints(NamedTuple):
 
 
 def make_engine(models: Sequence[Seq2Seq], int8: bool = False) -> Engine:
-    """An engine for one model or an ensemble; modules that it does not know raise `UnsupportedModule`."""
-    ready_folder()  # which chooses the vectors that the following import is made for
+    """Build an engine for one model or an ensemble; raise `UnsupportedModule` if it cannot run a module."""
+    ready_folder()  # chooses the instruction set before the following imports
     from lamina.engine.engine import Engine
     from lamina.engine.lowering import lower
     from lamina.engine.workspace import join_weights
@@ -68,7 +68,7 @@ def make_engine(models: Sequence[Seq2Seq], int8: bool = False) -> Engine:
 
 @cache
 def entry_points() -> EntryPoints:
-    """The functions, from disk; they are compiled when they are first called if they are not there."""
+    """The compiled functions, loaded from the cache or compiled at their first call."""
     folder = ready_folder()
     from lamina.engine import machine, search, vectors
 
@@ -84,26 +84,26 @@ def entry_points() -> EntryPoints:
 
 @cache
 def ready_folder() -> Path | None:
-    """The folder with compiled functions, after choosing the instruction set by them; None if none can be written."""
+    """The folder of compiled functions, whose instruction set is chosen as well; None if no folder is writable."""
     if os.environ.get(cpu.CHOICE_VARIABLE):  # a self-test, or an explicit choice
         given = os.environ.get("LAMINA_ENGINE_CACHE")
         return Path(given) if given else None
-    place = user_cache("engine")
-    if place is None:
+    root = user_cache("engine")
+    if root is None:
         return None
-    folder = place / key()
-    with lock(place / f"{folder.name}.lock"):
+    folder = root / key()
+    with lock(root / f"{folder.name}.lock"):
         chosen = read_ready(folder)
         if chosen is None:
             chosen = compile_in_child(folder)
-            remove_others(place, folder)
+            remove_others(root, folder)
     folder.touch()
     cpu.choose(chosen)
     return folder
 
 
 def compile_in_child(folder: Path) -> str:
-    """Compile for the best set that passes the self-test, and give its name."""
+    """Compile for the best instruction set that passes the self-test, and return its name."""
     for each in cpu.usable_sets():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -123,7 +123,7 @@ def compile_in_child(folder: Path) -> str:
 
 
 def read_ready(folder: Path) -> str | None:
-    """The instruction set that a folder was compiled for; None unless it is whole."""
+    """The instruction set that a folder was compiled for; None if it is incomplete or damaged."""
     try:
         ready = json.loads((folder / READY).read_text(encoding="utf-8"))
         whole = all(digest(folder / name) == expected for name, expected in ready["files"].items())
@@ -155,7 +155,7 @@ def key() -> str:
 
 @contextmanager
 def lock(path: Path, wait: bool = True) -> Iterator[None]:
-    """One process at a time compiles; others wait, or get `BlockingIOError`."""
+    """Hold an exclusive file lock; wait for it, or raise `BlockingIOError`."""
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
@@ -163,7 +163,7 @@ def lock(path: Path, wait: bool = True) -> Iterator[None]:
 
 @contextmanager
 def numba_cache(folder: Path | None) -> Iterator[None]:
-    """Have numba keep what is declared meanwhile in this folder."""
+    """Set numba's cache folder for functions declared within the context."""
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder or before)
@@ -173,9 +173,9 @@ def numba_cache(folder: Path | None) -> Iterator[None]:
         config.CACHE_DIR = before
 
 
-def remove_others(place: Path, own: Path) -> None:
-    """Remove the folders that were not used for the longest time, except those that are being compiled."""
-    others = [path for path in place.iterdir() if path.is_dir() and path != own]
+def remove_others(root: Path, own: Path) -> None:
+    """Remove the least recently used folders, except those that are being compiled."""
+    others = [path for path in root.iterdir() if path.is_dir() and path != own]
     for path in sorted(others, key=lambda path: -path.stat().st_mtime)[KEPT:]:
         with suppress(OSError), lock(path.with_name(f"{path.name}.lock"), wait=False):
             shutil.rmtree(path)

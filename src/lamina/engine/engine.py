@@ -1,4 +1,4 @@
-"""A model made ready for decoding on a CPU: packed weights that all threads share, and workspaces that they do not."""
+"""A lowered model for decoding on a CPU: packed weights shared by all threads, and one workspace per search."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from lamina.text.vocabulary import PAD
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-MUCH_MEMORY, MOST_MEMORY = 2**30, 2**34  # bytes of caches: of a batch, unless it is a single source; of that
+SPLIT_MEMORY, MAX_MEMORY = 2**30, 2**34  # bytes of caches above which a batch is split, and a source is refused
 
 
 class Forced(NamedTuple):
-    """What a model says of given prefixes."""
+    """The result of forced decoding."""
 
     log_probs: Floats  # (B, T, V)
-    recorded: list[Floats]  # of each instruction that was asked for: (B, T, heads, keys)
+    recorded: list[Floats]  # for each recorded instruction: (B, T, heads, keys)
 
 
 class Engine:
-    """One model, or an ensemble, as a program. Any number of threads may call it at the same time."""
+    """A program of one model or an ensemble; thread-safe."""
 
     def __init__(self, lowered: LoweredModel, weights: Floats) -> None:
         self.lowered, self.weights = lowered, weights
@@ -55,10 +55,10 @@ class Engine:
         stop: Int64 | None = None,
         words: Int64 | None = None,
     ) -> list[list[Hypothesis]]:
-        """The finished hypotheses of every source, best first; a source whose `stop` becomes 1 is given up.
+        """The finished hypotheses of every source, best first; setting a source's `stop` to 1 aborts it.
 
-        A batch that would need much memory is searched in parts, with the same results. `words` is a shortlist: ids of
-        the target vocabulary, ascending, which are all that may be written.
+        A batch that would need much memory is searched in parts, with the same results. `words` is a shortlist: the
+        ascending ids of the target vocabulary to which outputs are restricted.
         """
         if words is not None and prefixes is not None:
             prefixes = [np.searchsorted(words, np.array(prefix, np.int64)).tolist() for prefix in prefixes]
@@ -74,21 +74,21 @@ class Engine:
         prefixes: Sequence[Sequence[int]] | None,
         words: Int64 | None,
     ) -> list[list[Hypothesis]]:
-        """The same over the entries of a shortlist, which have numbers of their own."""
-        room = int(batch.table[[LIMIT, PREFIX_LENGTH]].max(initial=0)) + 1
+        """Search; with a shortlist, prefixes and results are indices into it."""
+        max_tokens = int(batch.table[[LIMIT, PREFIX_LENGTH]].max(initial=0)) + 1
         count, beam = len(sources), settings.beam
-        if count > 1 and self._cache_bytes(count * beam * room) > MUCH_MEMORY:
+        if count > 1 and self._cache_bytes(count * beam * max_tokens) > SPLIT_MEMORY:
             results = []
             for part in (slice(0, count // 2), slice(count // 2, None)):
-                own = None if prefixes is None else prefixes[part]
-                half = self.describe(sources[part], settings, own, batch.stop[part])
-                results += self._search(half, sources[part], settings, own, words)
+                forced = None if prefixes is None else prefixes[part]
+                half = self.describe(sources[part], settings, forced, batch.stop[part])
+                results += self._search(half, sources[part], settings, forced, words)
             return results
-        if (size := self._cache_bytes(count * beam * room)) > MOST_MEMORY:
+        if (size := self._cache_bytes(count * beam * max_tokens)) > MAX_MEMORY:
             memory = f"{size / 2**30:,.0f} GiB"
             raise UsageError(f"Outputs this long would need {memory} of memory; lower the beam or the maximum length.")
         found = Found(
-            np.zeros((count, beam, room), np.int32),
+            np.zeros((count, beam, max_tokens), np.int32),
             np.zeros((count, beam), np.int64),
             np.zeros((count, beam), np.float32),
             np.zeros((count, settings.diverse_groups), np.int64),
@@ -97,7 +97,7 @@ class Engine:
             beam, settings.diverse_groups, float(settings.diversity), settings.min_length, settings.no_repeat_ngram
         )
         with self.workspace() as space:
-            layout = self.fit(space, batch, count * beam, room)
+            layout = self.fit(space, batch, count * beam, max_tokens)
             self.encode(space, batch)
             code = self.codes["decoder"]
             if words is not None:
@@ -107,7 +107,7 @@ class Engine:
         return [read_hypotheses(found, source, settings) for source in range(count)]
 
     def prepare(self, sources: Sequence[Sequence[int]]) -> Prepared:
-        """Encode sources, to run rows through the decoder step by step."""
+        """Encode sources for decoding step by step."""
         batch = self.describe(sources, SearchSettings(), None, None)
         prepared = Prepared(self, batch)
         if sources:
@@ -118,18 +118,18 @@ class Engine:
     def forced(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], records: Sequence[int] = ()
     ) -> Forced:
-        """Read whole prefixes (with the start token) at once, as many as sources and padded to one length."""
+        """Decode one given prefix (with the start token) per source, all positions at once."""
         length = max(map(len, prefixes))
         prepared, count = self.prepare(sources), len(sources) * length
-        place = prepared.reserve(count)
+        cache_rows = prepared.reserve(count)
         tokens = np.array([[*prefix, *[PAD] * (length - len(prefix))] for prefix in prefixes], np.int64).reshape(-1)
         check_ids("prefix", tokens, self.vocabulary)
         recorded = prepared.run(
             tokens,
             np.tile(np.arange(length), len(sources)),
-            place,
+            cache_rows,
             np.arange(len(sources)).repeat(length),
-            place.reshape(len(sources), length).repeat(length, axis=0),
+            cache_rows.reshape(len(sources), length).repeat(length, axis=0),
             records,
         )
         scores, normaliser = prepared.distribution(count)
@@ -137,7 +137,7 @@ class Engine:
         return Forced(log_probs, [each.reshape(len(sources), length, *each.shape[1:]) for each in recorded])
 
     def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Floats, ...]]:
-        """What every decoder layer attends to in each stream of its memory, (heads, prefix, source)."""
+        """The cross-attention weights of every decoder layer for each memory stream, (heads, prefix, source)."""
         readers = self.lowered.readers
         recorded = iter(self.forced([source], [prefix], [each for layer in readers for each in layer]).recorded)
         heads, length = self.lowered.heads, len(source)
@@ -150,7 +150,7 @@ class Engine:
         prefixes: Sequence[Sequence[int]] | None,
         stop: Int64 | None,
     ) -> Sources:
-        """Sources and prefixes one after another, as compiled code reads them; it trusts what it reads."""
+        """Validate sources and prefixes and concatenate them for compiled code, which does not check them."""
         tokens, first, length = join(sources)
         prefix, prefix_first, prefix_length = join(prefixes if prefixes is not None else [()] * len(sources))
         if len(length) and length.min() == 0:
@@ -162,20 +162,19 @@ class Engine:
         return Sources(tokens, prefix, np.stack([first, length, limits, prefix_first, prefix_length]), flags)
 
     def encode(self, space: Workspace, batch: Sources) -> None:
-        """Run the encoder."""
         self.functions.encode(self.codes["encoder"], space.registers, space.kinds, batch, space.rows(), ENCODER_ROWS)
 
     def new_workspace(self) -> Workspace:
-        """Room that belongs to one batch."""
         return Workspace(self.lowered.program, self.weights, self.codes)
 
-    def fit(self, space: Workspace, batch: Sources, rows: int, room: int) -> Layout:
-        """Make room for a batch, and describe its layout to compiled code."""
-        tokens, longest, lists = len(batch.tokens), int(batch.table[LENGTH].max(initial=1)), rows * room
+    def fit(self, space: Workspace, batch: Sources, rows: int, max_tokens: int) -> Layout:
+        """Grow a workspace to fit a batch, and return the layout for compiled code."""
+        tokens, longest, lists = len(batch.tokens), int(batch.table[LENGTH].max(initial=1)), rows * max_tokens
         both = tokens + 2 * lists if self.lowered.reads_both else 0
         encoder_rows = min(tokens, max(ENCODER_ROWS, longest))
         numbers = tokens + max(tokens, 2 * lists + (lists + rows * longest if both else 0))  # or ends of sentences
-        space.fit(max(rows, encoder_rows), tokens, tokens + lists, longest + room, max(longest, room), numbers)
+        positions = max(longest, max_tokens)
+        space.fit(max(rows, encoder_rows), tokens, tokens + lists, longest + max_tokens, positions, numbers)
         space.numbers[:tokens] = np.arange(tokens)
         scores, normaliser = self.lowered.distribution
         score_bytes = 4 * self.lowered.program.widths[scores]
@@ -183,22 +182,22 @@ class Engine:
 
     @contextmanager
     def workspace(self) -> Iterator[Workspace]:
-        """A workspace for exclusive use."""
+        """Borrow a workspace for exclusive use."""
         try:
             space = self._idle.pop()
         except IndexError:
             space = self.new_workspace()
         yield space
-        self._idle.append(space)  # after an error it is left behind: who knows what is in it
+        self._idle.append(space)  # not reached after an error: its content may be inconsistent
 
     def _cache_bytes(self, written: int) -> int:
-        """Bytes of caches for this many positions."""
+        """Bytes of caches for this number of written positions."""
         program = self.lowered.program
         widths = [width for width, kind in zip(program.widths, program.kinds, strict=True) if kind == WRITTEN]
         return 4 * sum(widths) * written
 
     def _place(self, instructions: Sequence[tuple[Field, ...]]) -> Int64:
-        """Instructions with addresses instead of offsets into the weights."""
+        """Encode instructions as integers, with addresses instead of offsets into the weights."""
         base = self.weights.ctypes.data
         code = np.zeros((len(instructions), FIELDS), np.int64)
         for number, fields in enumerate(instructions):
@@ -212,14 +211,14 @@ class Engine:
 
 
 def check_ids(name: str, tokens: Int64, vocabulary: int) -> None:
-    """Ids must be those of the vocabulary: compiled code looks them up unseen."""
+    """Raise unless all ids are in the vocabulary; compiled code does not check them."""
     if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
         wrong = next(token for token in tokens.tolist() if not 0 <= token < vocabulary)
         raise UsageError(f"The {name} has token {wrong}, but the vocabulary has {vocabulary:,} entries.")
 
 
 def join(rows: Sequence[Sequence[int]]) -> tuple[Int64, Int64, Int64]:
-    """All rows one after another, where each begins, and how long it is."""
+    """Concatenate rows; return the tokens, and the start and length of each row."""
     length = np.array([len(row) for row in rows], np.int64)
     first = np.zeros(len(rows), np.int64)
     np.cumsum(length[:-1], out=first[1:])
@@ -228,12 +227,12 @@ def join(rows: Sequence[Sequence[int]]) -> tuple[Int64, Int64, Int64]:
 
 
 def rename_tokens(hypotheses: Sequence[Hypothesis], words: Int64) -> list[Hypothesis]:
-    """Numbers of a shortlist's entries back to ids of the vocabulary."""
+    """Map indices into a shortlist back to ids of the vocabulary."""
     return [Hypothesis(words[each.tokens].tolist(), each.log_prob, each.score) for each in hypotheses]
 
 
 def read_hypotheses(found: Found, source: int, settings: SearchSettings) -> list[Hypothesis]:
-    """One source's, best first."""
+    """The hypotheses of one source, best first."""
     hypotheses, width = [], settings.beam // settings.diverse_groups
     for group, count in enumerate(found.ended[source].tolist()):
         for number in range(group * width, group * width + count):

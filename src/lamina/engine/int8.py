@@ -1,10 +1,10 @@
-"""The same product in 8 bits: rows are quantised as they come, weights were when they were packed.
+"""8-bit matrix products: weights are quantised when they are packed, inputs row by row at run time.
 
     y = s_x·s_w·Σ q_x·q_w + b        q = round(x / s), s = max|x| / 127 of a row of inputs, or of a column of weights
 
 With VNNI one instruction multiplies u8 by s8 and sums four products in each lane; inputs are shifted by 128 to make
-them unsigned, and the shift is subtracted by starting from −128·Σ q_w. Without it, weights and inputs are widened to
-16 bits and summed two by two. Both are exact in integers, so every CPU gives the same result.
+them unsigned, and sums start from −128·Σ q_w to compensate. Without it, weights and inputs are widened to 16 bits and
+summed in pairs. Both are exact in integers, so every CPU gives the same result.
 """
 
 from __future__ import annotations
@@ -50,36 +50,36 @@ from lamina.engine.vectors import (
 )
 
 VNNI = INSTRUCTION_SET.vnni
-GROUP = 4 if VNNI else 2  # neighbouring inputs that one instruction sums in each lane
-INPUT_BYTES = 1 if VNNI else 2  # of one quantised input
-DEPTH_MULTIPLE = max(LANES, GROUP * INT8_UNROLL)  # inputs are padded to this
+GROUP = 4 if VNNI else 2  # adjacent inputs that one instruction sums in each lane
+INPUT_BYTES = 1 if VNNI else 2  # bytes of a quantised input
+DEPTH_MULTIPLE = max(LANES, GROUP * INT8_UNROLL)  # the number of inputs is padded to a multiple of this
 f32 = np.float32
 
 
 class PackedInt8(NamedTuple):
-    """Weights as bytes (panels, inputs / GROUP, PANEL, GROUP), and two numbers for each column."""
+    """Packed 8-bit weights (panels, inputs / GROUP, PANEL, GROUP), with a scale and a start for each column."""
 
     weights: NDArray[np.int8]
     scales: NDArray[np.float32]
-    starts: NDArray[np.int32]  # what sums start from
+    starts: NDArray[np.int32]  # initial values of the sums
 
 
 def pack_int8(weight_ND: NDArray[np.float32]) -> PackedInt8:
-    """(outputs, inputs) quantised by output."""
+    """Quantise a matrix (outputs, inputs) per output and pack it."""
     outputs, inputs = weight_ND.shape
-    whole = np.zeros((padded(outputs, PANEL), padded(inputs, DEPTH_MULTIPLE)), np.float32)
-    whole[:outputs, :inputs] = weight_ND
-    scale = np.maximum(np.abs(whole).max(axis=1), 1e-12) / 127
-    with np.errstate(invalid="ignore"):  # a weight that is not a number shows in its scale
-        quantised = np.rint(whole / scale[:, None]).astype(np.int8)
-    panels = quantised.reshape(-1, PANEL, whole.shape[1] // GROUP, GROUP)
+    matrix = np.zeros((padded(outputs, PANEL), padded(inputs, DEPTH_MULTIPLE)), np.float32)
+    matrix[:outputs, :inputs] = weight_ND
+    scale = np.maximum(np.abs(matrix).max(axis=1), 1e-12) / 127
+    with np.errstate(invalid="ignore"):  # NaN weights propagate through their scale
+        quantised = np.rint(matrix / scale[:, None]).astype(np.int8)
+    panels = quantised.reshape(-1, PANEL, matrix.shape[1] // GROUP, GROUP)
     shift = -128 if VNNI else 0
     starts = shift * quantised.astype(np.int32).sum(axis=1, dtype=np.int32)
     return PackedInt8(np.ascontiguousarray(panels.transpose(0, 2, 1, 3)), scale.astype(np.float32), starts)
 
 
 def dot(builder: Any, total: Any, inputs: Any, weights: Any) -> Any:
-    """total + Σ of `GROUP` products in every lane; inputs are one group in every lane, weights are bytes."""
+    """total + Σ of `GROUP` products in every lane; every lane of `inputs` holds the same group."""
     if VNNI:
         name = f"llvm.x86.avx512.vpdpbusd.{32 * LANES}"
         return call_llvm(builder, name, INTEGERS, total, builder.bitcast(inputs, weights.type), weights)
@@ -111,17 +111,17 @@ def int8_tile(
     bytes_of, wide = (ir.VectorType(kind, GROUP * LANES) for kind in (I8, I16))
 
     def body(k: Any, sums: list[Any]) -> list[Any]:
-        here = builder.add(panel, builder.mul(k, ir.Constant(I64, PANEL)))
+        block = builder.add(panel, builder.mul(k, ir.Constant(I64, PANEL)))
         offset = builder.mul(k, ir.Constant(I64, INPUT_BYTES))
         new = dict(zip(places, sums, strict=True))
         for u in range(INT8_UNROLL):
-            packed = [load_at(builder, here, GROUP * (u * PANEL + LANES * v), bytes_of) for v in range(TILE_VECTORS)]
+            packed = [load_at(builder, block, GROUP * (u * PANEL + LANES * v), bytes_of) for v in range(TILE_VECTORS)]
             weights = packed if VNNI else [builder.sext(each, wide) for each in packed]
             for row in range(rows):
                 group = load_at(builder, builder.add(x_rows[row], offset), 4 * u, I32)
-                spread = broadcast(builder, group, INTEGERS)
+                inputs = broadcast(builder, group, INTEGERS)
                 for v in range(TILE_VECTORS):
-                    new[row, v] = dot(builder, new[row, v], spread, weights[v])
+                    new[row, v] = dot(builder, new[row, v], inputs, weights[v])
         return list(new.values())
 
     first = [load_at(builder, starts, BYTES * v, INTEGERS) for v in range(TILE_VECTORS)]
@@ -143,7 +143,7 @@ run_int8_tile = switch_on_rows(int8_tile, 11)
 def store_quantised(builder: Any, address: Any, values: Any, scale: Any) -> None:
     """round(x·scale): shifted by 128 as u8 for VNNI, else as s16."""
     shifted = multiply_add(builder, values, broadcast(builder, scale), constant(128.5))
-    whole = builder.fptosi(shifted, INTEGERS)  # positive, so cutting off the fraction rounds
+    whole = builder.fptosi(shifted, INTEGERS)  # positive, so truncation rounds
     if not VNNI:
         whole = builder.sub(whole, constant(128, INTEGERS))
     narrow = builder.trunc(whole, ir.VectorType(I8 if VNNI else I16, LANES))
@@ -152,9 +152,9 @@ def store_quantised(builder: Any, address: Any, values: Any, scale: Any) -> None
 
 @compiled
 def quantise_row(x: int, out: int, inputs: int, scale: int) -> None:
-    """Quantise one row and write its scale, which is not a number if an input is not."""
+    """Quantise one row and write its scale, which is NaN if an input is infinite or NaN."""
     largest, zero = splat(f32(1e-12)), splat(f32(0))
-    taint = zero  # stays 0 unless an input is infinite or not a number
+    taint = zero  # becomes NaN if an input is infinite or NaN
     for k in range(0, inputs, LANES):
         value = load(x + 4 * k)
         largest = maximum(absolute(value), largest)
@@ -182,7 +182,7 @@ def product_int8(
     quantised: int,
     scales: int,
 ) -> None:
-    """out = x·Wᵀ + b; there is room for the quantised rows and for their scales."""
+    """out = x·Wᵀ + b; `quantised` and `scales` are scratch buffers."""
     x_bytes = INPUT_BYTES * depth
     for r in range(rows):
         quantise_row(x + r * x_step, quantised + r * x_bytes, depth, scales + 4 * r)

@@ -1,10 +1,10 @@
-"""A small machine that runs a model: instructions over registers, whose rows are vectors of floats.
+"""The virtual machine that runs a model: instructions over registers, whose rows are vectors of floats.
 
-A register is an address and the bytes from one row to the next. An instruction is a row of `FIELDS` integers: what to
-do, the registers it writes and reads, and addresses of packed weights. Every instruction handles all rows before the
-next one starts. Widths are padded to whole vectors and the padding holds zeros, so no loop has a remainder.
+A register is an address and the stride of its rows in bytes. An instruction is a row of `FIELDS` integers: the opcode,
+the registers it writes and reads, and addresses of packed weights. Every instruction processes all rows before the next
+one starts. Widths are padded with zeros to whole vectors, so no loop has a remainder.
 
-Below, n is field n of an instruction and [n] the register that it names; mathematics is in `operations`.
+Below, n is field n of an instruction and [n] the register that it names; the mathematics is in `operations`.
 """
 
 from __future__ import annotations
@@ -55,24 +55,20 @@ from lamina.engine.vectors import BYTES, fma, load, load_float, splat, store, st
     LAST,
 ) = range(19)
 FIELDS = 14
-OWN, SOURCE, BOTH = (
-    0,
-    1,
-    2,
-)  # what a row attends to: the sequence it belongs to, its source, or its source and then that
+OWN, SOURCE, BOTH = range(3)  # views, i.e. what a row attends to: its own sequence, its source, or both
 
-TOKEN, POSITION, PLACE, START, COUNT = 0, 1, 2, 3, 6  # rows of `Rows.table`; of the last two one for each view
+TOKEN, POSITION, PLACE, START, COUNT = 0, 1, 2, 3, 6  # rows of `Rows.table`; the last two exist for each view
 
 
 class Rows(NamedTuple):
-    """What the rows of one execution are."""
+    """The inputs of an execution, row by row."""
 
-    table: Int64  # by row of the machine: its token and position, the row of a cache that it writes (`PLACE`), where in
-    # `numbers` its list begins (`START` + view) and how long it is (`COUNT` + view)
-    numbers: Int32  # lists of rows of keys and values
-    scores: Floats  # room for attention scores: (heads, keys)
-    records: Int64  # for each instruction the address where it records what it computed, or 0 for nowhere
-    record_bytes: int  # from row to row of a record
+    table: Int64  # per row: token, position, cache row to write (`PLACE`), and for each view the start (`START`) and
+    # length (`COUNT`) of its list in `numbers`
+    numbers: Int32  # lists of cache rows to attend to
+    scores: Floats  # scratch for attention scores: (heads, keys)
+    records: Int64  # for each instruction the address to which it records its weights, or 0
+    record_bytes: int  # stride of the rows of a record
 
 
 @compiled
@@ -83,7 +79,7 @@ def row(registers: Int64, number: int, r: int) -> int:
 
 @compiled
 def record_at(i: int, r: int, rows: Rows) -> int:
-    """Where instruction i records what it computed for a row; 0 for nowhere."""
+    """The address to which instruction i records its weights for a row, or 0."""
     return rows.records[i] + r * rows.record_bytes if rows.records[i] else 0
 
 
@@ -96,7 +92,7 @@ def run_product(it: Int64, registers: Int64, count: int) -> None:
 
 @compiled
 def run_product_int8(it: Int64, registers: Int64, count: int) -> None:
-    """The same in 8 bits: scales of columns 9, starts of sums 10; [11] and [12] hold quantised inputs and scales."""
+    """`run_product` in 8 bits: column scales 9, starts of sums 10; scratch: quantised inputs [11], scales [12]."""
     x, y = registers[it[2]], registers[it[1]]
     quantised, scales = registers[it[11], 0], registers[it[12], 0]
     product_int8(
@@ -136,7 +132,7 @@ def run_attend(it: Int64, i: int, registers: Int64, count: int, rows: Rows) -> N
 
 @compiled
 def run_keep(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
-    """The row's place of [1] = 4 bytes of [2] at offset 3."""
+    """Cache row `PLACE` of [1] = [2] at offset 3, bytes 4."""
     for r in range(count):
         copy(row(registers, it[1], rows.table[PLACE, r]), row(registers, it[2], r) + it[3], it[4])
 
@@ -158,7 +154,7 @@ def run_mix(it: Int64, registers: Int64, count: int) -> None:
 
 @compiled
 def run_running_mean(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
-    """[1] = the mean of [2] at all positions so far; [3] keeps the sums, bytes 4."""
+    """[1] = the mean of [2] over all positions so far; [3] caches the sums, bytes 4."""
     for r in range(count):
         position = rows.table[POSITION, r]
         before = rows.numbers[rows.table[START + OWN, r] + position - 1] if position > 0 else 0
@@ -182,10 +178,10 @@ def run_gate(it: Int64, i: int, registers: Int64, count: int, rows: Rows) -> Non
         y, x, record = row(registers, it[1], r), row(registers, it[2], r), record_at(i, r, rows)
         one, other = row(registers, it[3], r), row(registers, it[5], r)
         for k in range(0, it[4], BYTES):
-            share, low = sigmoid_of(load(x + k)), load(other + k)
-            store(y + k, fma(share, load(one + k) - low, low))
+            gate, low = sigmoid_of(load(x + k)), load(other + k)
+            store(y + k, fma(gate, load(one + k) - low, low))
             if record:
-                store(record + k, share)
+                store(record + k, gate)
 
 
 @compiled
@@ -203,15 +199,15 @@ def run_blend(it: Int64, registers: Int64, count: int) -> None:
     """[1] = [3] + λ·([2] − [3]), λ the first float of [5], bytes 4."""
     for r in range(count):
         y, x, other = row(registers, it[1], r), row(registers, it[2], r), row(registers, it[3], r)
-        share = splat(load_float(row(registers, it[5], r)))
+        factor = splat(load_float(row(registers, it[5], r)))
         for k in range(0, it[4], BYTES):
             low = load(other + k)
-            store(y + k, fma(share, load(x + k) - low, low))
+            store(y + k, fma(factor, load(x + k) - low, low))
 
 
 @compiled
 def run_gru(it: Int64, registers: Int64, count: int) -> None:
-    """[1] = GRU: inputs [2], states [3], the state before [5], bytes of a part 4."""
+    """[1] = GRU: inputs [2], states [3], previous state [5], bytes of a part 4."""
     for r in range(count):
         before = row(registers, it[5], r)
         gru(row(registers, it[1], r), row(registers, it[2], r), row(registers, it[3], r), before, it[4])
@@ -222,8 +218,8 @@ def run_pool(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
     """The first row of each source in [1] = [2] pooled: bytes 4, from token 3, mean (1) or maximum (0) 5."""
     for r in range(count):
         if r == rows.table[START + OWN, r]:
-            many, x, step = rows.table[COUNT + OWN, r], registers[it[2], 0], registers[it[2], 1]
-            pool(row(registers, it[1], r), x, step, it[4], rows.table[TOKEN], r, many, it[3], it[5])
+            length, x, step = rows.table[COUNT + OWN, r], registers[it[2], 0], registers[it[2], 1]
+            pool(row(registers, it[1], r), x, step, it[4], rows.table[TOKEN], r, length, it[3], it[5])
 
 
 @compiled
@@ -250,8 +246,8 @@ def run_log_add(it: Int64, registers: Int64, count: int) -> None:
 
 @compiled
 def run_point(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
-    """[1] += copied mass, and the first float of [5] its normaliser: query [2], keys in [3] and g there at 8, tokens
-    [4], gate [6], bytes 7, scale at 9.
+    """Add copy mass to the scores [1] and update their normaliser, the first float of [5]: query [2], keys in [3] with
+    g at offset 8, tokens [4], gate [6], bytes 7, scale at 9.
     """
     store, step = registers[it[3], 0], registers[it[3], 1]
     tokens, token_step = registers[it[4], 0], registers[it[4], 1]
@@ -279,7 +275,7 @@ def run_point(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
 
 @compiled
 def run_last(it: Int64, registers: Int64, count: int, rows: Rows) -> None:
-    """[1] = [2] at the last row of the row's sentence + the position [3] of that sentence, bytes 4 (in encoders)."""
+    """[1] = [2] at the last token of the row's sentence + the sentence's position vector in [3], bytes 4 (encoders)."""
     for r in range(count):
         last = rows.table[START + SOURCE, r] + rows.table[COUNT + SOURCE, r] - 1
         y, x, position = (

@@ -1,7 +1,7 @@
-"""The mathematics of the engine's instructions, for one row each.
+"""The mathematics of the engine's instructions for a single row.
 
-Sizes are in bytes and whole vectors; what a row has beyond its width are zeros. y is written, x is read; both are
-addresses. ⊙ multiplies element by element, σ is the sigmoid function.
+Sizes are in bytes and whole vectors; rows are padded with zeros. y is written, x is read; both are addresses.
+⊙ is the element-wise product, σ the sigmoid function.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Floats = NDArray[np.float32]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 f32 = np.float32
-HIDDEN = f32(-1e30)  # a score of what must not be chosen or attended to; its exponential is 0
+HIDDEN = f32(-1e30)  # the score of masked tokens and keys; its exponential is 0
 
 
 @compiled
 def embed(y: int, table: int, row_bytes: int, token: int, scale: np.float32, position: int) -> None:
-    """y = √d·E[token] + PE[position]; without a position (0) just the token."""
+    """y = scale·E[token] + PE[position]; `position` is an address, or 0 for none."""
     factor, row = splat(scale), table + token * row_bytes
     for k in range(0, row_bytes, BYTES):
         value = load(row + k) * factor
@@ -59,11 +59,11 @@ def norm(y: int, x: int, width: int, gain: int, shift: int, epsilon: np.float32)
         total = total + load(x + k)
     mean = splat(lane_sum(total) / f32(width))
     for k in range(0, whole, BYTES):
-        away = load(x + k) - mean
-        squares = fma(away, away, squares)
+        deviation = load(x + k) - mean
+        squares = fma(deviation, deviation, squares)
     if left:
-        away = first_lanes(load(x + whole) - mean, left, f32(0))
-        squares = fma(away, away, squares)
+        deviation = first_lanes(load(x + whole) - mean, left, f32(0))
+        squares = fma(deviation, deviation, squares)
     scale = splat(f32(1) / np.sqrt(lane_sum(squares) / f32(width) + epsilon))
     for k in range(0, 4 * width, BYTES):
         store(y + k, fma((load(x + k) - mean) * scale, load(gain + k), load(shift + k)))
@@ -86,15 +86,15 @@ def copy(y: int, x: int, size: int) -> None:
 
 @compiled
 def softmax(x: int, count: int, scale: np.float32) -> np.float32:
-    """x = e^(scale·(x − max)), in place; gives 1 / Σ x. Room after `count` is filled with zeros to a whole vector."""
+    """x = e^(scale·(x − max)) in place, zero-padded to a whole vector; return 1 / Σ x."""
     last = (count - 1) // LANES * BYTES
     store(x + last, first_lanes(load(x + last), count - last // 4, HIDDEN))
     highest = load(x)
     for k in range(BYTES, last + BYTES, BYTES):
         highest = maximum(highest, load(x + k))
-    most, factor, total = splat(lane_max(highest)), splat(scale), splat(f32(0))
+    shift, factor, total = splat(lane_max(highest)), splat(scale), splat(f32(0))
     for k in range(0, last + BYTES, BYTES):
-        e = exp((load(x + k) - most) * factor)
+        e = exp((load(x + k) - shift) * factor)
         store(x + k, e)
         total = total + e
     return f32(1) / lane_sum(total)
@@ -117,7 +117,7 @@ def attend(
     record: int,
 ) -> None:
     """y = softmax(scale·q·Kᵀ)·V of one row and every head, over rows `numbers[start : start + count]` of K and V."""
-    last, room = count - 1, scores.shape[1]
+    last, stride = count - 1, scores.shape[1]
     first = scores.ctypes.data
     for n in range(0, count, 4):
         k0 = keys + step * numbers[start + n]
@@ -130,21 +130,21 @@ def attend(
                 q = load(query + k)
                 a, b = fma(q, load(k0 + k), a), fma(q, load(k1 + k), b)
                 c, d = fma(q, load(k2 + k), c), fma(q, load(k3 + k), d)
-            store_lane_sums(first + 4 * (h * room + n), a, b, c, d)
+            store_lane_sums(first + 4 * (h * stride + n), a, b, c, d)
     for h in range(heads):
-        own = first + 4 * h * room
-        share = softmax(own, count, scale)
+        weights = first + 4 * h * stride
+        factor = softmax(weights, count, scale)
         if record:
             for n in range(count):
-                store_float(record + 4 * (h * room + n), load_float(own + 4 * n) * share)
+                store_float(record + 4 * (h * stride + n), load_float(weights + 4 * n) * factor)
         for k in range(h * size, (h + 1) * size, BYTES):
             even, odd = splat(f32(0)), splat(f32(0))
-            for n in range(0, count, 2):  # past the end a weight is 0
+            for n in range(0, count, 2):  # the weight past the end is 0
                 v = values + step * numbers[start + n] + k
                 w = values + step * numbers[start + min(n + 1, last)] + k
-                even = fma(splat(load_float(own + 4 * n)), load(v), even)
-                odd = fma(splat(load_float(own + 4 * n + 4)), load(w), odd)
-            store(y + k, (even + odd) * splat(share))
+                even = fma(splat(load_float(weights + 4 * n)), load(v), even)
+                odd = fma(splat(load_float(weights + 4 * n + 4)), load(w), odd)
+            store(y + k, (even + odd) * splat(factor))
 
 
 @compiled
@@ -165,12 +165,12 @@ def point(
     normaliser: np.float32,
     weights: Floats,
 ) -> np.float32:
-    """Add copied mass to the scores of a source's tokens; gives the new normaliser.
+    """Add copy mass to the scores of source tokens; return the new normaliser.
 
     α = softmax(scale·q·Kᵀ), p = σ(gate + Σ α_i·g_i), score_v = log(e^score_v + (1 − p)/p·e^n·α_i) for every x_i = v,
     and n − log p. Rows `numbers[start : start + count]` hold keys, g and tokens (as floats).
     """
-    last, own = count - 1, weights.ctypes.data
+    last, alpha = count - 1, weights.ctypes.data
     for n in range(0, count, 4):
         k0 = keys + step * numbers[start + n]
         k1 = keys + step * numbers[start + min(n + 1, last)]
@@ -181,44 +181,44 @@ def point(
             q = load(query + k)
             a, b = fma(q, load(k0 + k), a), fma(q, load(k1 + k), b)
             c, d = fma(q, load(k2 + k), c), fma(q, load(k3 + k), d)
-        store_lane_sums(own + 4 * n, a, b, c, d)
-    share, total = softmax(own, count, scale), f32(0)
+        store_lane_sums(alpha + 4 * n, a, b, c, d)
+    factor, total = softmax(alpha, count, scale), f32(0)
     for n in range(count):
-        total += load_float(own + 4 * n) * load_float(gates + step * numbers[start + n])
-    logit = float(gate + total * share)
+        total += load_float(alpha + 4 * n) * load_float(gates + step * numbers[start + n])
+    logit = float(gate + total * factor)
     normaliser += f32(math.log1p(math.exp(-abs(logit))) - min(logit, 0.0))
     copied = float(normaliser) - math.log1p(math.exp(-abs(logit))) - max(logit, 0.0)  # n' + log(1 − p)
     for n in range(count):
-        weight = load_float(own + 4 * n) * share
+        weight = load_float(alpha + 4 * n) * factor
         if weight > f32(0):
-            place = scores + 4 * int(load_float(tokens + token_step * numbers[start + n]))
-            before, added = float(load_float(place)), copied + math.log(weight)
-            store_float(place, f32(max(before, added) + math.log1p(math.exp(-abs(before - added)))))
+            address = scores + 4 * int(load_float(tokens + token_step * numbers[start + n]))
+            before, added = float(load_float(address)), copied + math.log(weight)
+            store_float(address, f32(max(before, added) + math.log1p(math.exp(-abs(before - added)))))
     return normaliser
 
 
 @compiled
 def running_mean(y: int, x: int, size: int, sums: int, before: int, position: int) -> None:
-    """sum = x + the sum one position before (none at the first); y = sum / (position + 1)."""
-    share = splat(f32(1) / f32(position + 1))
+    """sum = x + the sum of the previous position, if any; y = sum / (position + 1)."""
+    factor = splat(f32(1) / f32(position + 1))
     for k in range(0, size, BYTES):
         value = load(x + k)
         if position > 0:
             value = value + load(before + k)
         store(sums + k, value)
-        store(y + k, value * share)
+        store(y + k, value * factor)
 
 
 @compiled
 def sigmoid_of(x: Any) -> Any:  # vectors
-    """σ(x) = (e^−|x| or 1) / (1 + e^−|x|), which never overflows: the first where x is negative."""
+    """σ(x) without overflow: (e^−|x| if x < 0 else 1) / (1 + e^−|x|)."""
     one, e = splat(f32(1)), exp(splat(f32(0)) - absolute(x))
     return where_negative(x, e, one) / (one + e)
 
 
 @compiled
 def gru(y: int, inputs: int, states: int, before: int, size: int) -> None:
-    """h' = n + z ⊙ (h − n): r, z = σ(i + s), n = tanh(i + r ⊙ s), where i and s are three parts each: r, z, n."""
+    """h' = n + z ⊙ (h − n): r, z = σ(i + s), n = tanh(i + r ⊙ s), where i and s have three parts for r, z and n."""
     one, two = splat(f32(1)), splat(f32(2))
     for k in range(0, size, BYTES):
         reset = sigmoid_of(load(inputs + k) + load(states + k))
@@ -232,18 +232,18 @@ def gru(y: int, inputs: int, states: int, before: int, size: int) -> None:
 def pool(
     y: int, x: int, x_step: int, size: int, tokens: Int64, first: int, count: int, from_id: int, mean: int
 ) -> None:
-    """The mean or maximum of a source's rows; with `from_id`, rows of smaller tokens count as 0 and not in the mean."""
-    real = 0
+    """Mean or max pooling over a source's rows; rows with tokens below `from_id` are 0, and not counted in the mean."""
+    pooled = 0
     for n in range(count):
         if tokens[first + n] >= from_id:
-            real += 1
+            pooled += 1
     for k in range(0, size, BYTES):
-        total, highest = splat(f32(0)), splat(f32(0) if real < count else f32(-np.inf))
+        total, highest = splat(f32(0)), splat(f32(0) if pooled < count else f32(-np.inf))
         for n in range(count):
             if tokens[first + n] >= from_id:
                 value = load(x + (first + n) * x_step + k)
                 total, highest = total + value, maximum(value, highest)
-        store(y + k, total * splat(f32(1) / f32(max(real, 1))) if mean else highest)
+        store(y + k, total * splat(f32(1) / f32(max(pooled, 1))) if mean else highest)
 
 
 @compiled
@@ -252,11 +252,11 @@ def log_sum_exp(x: int, size: int) -> np.float32:
     highest = load(x)
     for k in range(BYTES, size, BYTES):
         highest = maximum(highest, load(x + k))
-    most = lane_max(highest)
-    shift, total = splat(most), splat(f32(0))
+    largest = lane_max(highest)
+    shift, total = splat(largest), splat(f32(0))
     for k in range(0, size, BYTES):
         total = total + exp(load(x + k) - shift)
-    return most + f32(math.log(lane_sum(total)))
+    return largest + f32(math.log(lane_sum(total)))
 
 
 @compiled
@@ -267,6 +267,6 @@ def log_add(y: int, x: int, size: int, normaliser: np.float32, accumulate: int) 
         value = load(x + k) - shift
         if accumulate:
             before = load(y + k)
-            apart = before - value
-            value = maximum(before, value) + log(one + exp(zero - maximum(apart, zero - apart)))
+            difference = before - value
+            value = maximum(before, value) + log(one + exp(zero - maximum(difference, zero - difference)))
         store(y + k, value)

@@ -1,4 +1,4 @@
-"""Sources that have been encoded, and rows of targets that are run through the decoder by hand."""
+"""Encoded sources whose target rows are decoded by explicit calls."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Int32 = NDArray[np.int32]
 
 
 class Prepared:
-    """A batch of encoded sources with a workspace of its own."""
+    """A batch of encoded sources with its own workspace."""
 
     def __init__(self, engine: Engine, batch: Sources) -> None:
         self.engine, self.batch = engine, batch
         self.space = engine.new_workspace()
-        self.used = len(batch.tokens)  # rows of caches that are taken, by source tokens and written positions
+        self.used = len(batch.tokens)  # cache rows in use: source tokens and written positions
 
     def reserve(self, count: int) -> Int32:
-        """Rows of caches for newly written positions."""
+        """Reserve cache rows for new positions."""
         self.used += count
         return np.arange(self.used - count, self.used, dtype=np.int32)
 
@@ -36,53 +36,53 @@ class Prepared:
         self,
         tokens: Int64,
         positions: Int64,
-        place: Int32,
+        cache_rows: Int32,
         sources: Int64,
         past: Int32,
         records: Sequence[int] = (),
     ) -> list[Floats]:
-        """Run rows: each with its token and position, the place that it writes, its source, and its list of the past up
-        to and including itself (as many entries as its position says). Gives what instructions recorded.
+        """Decode rows, each given by its token, position, cache row to write, source, and the cache rows of its prefix
+        including itself (the first `position` + 1 entries). Return the weights recorded by `records`.
         """
-        count, room = past.shape
+        count, width = past.shape
         first, length = self.batch.table[FIRST, sources], self.batch.table[LENGTH, sources]
         counts = positions + 1
         both, begin = self._both_lists(past, first, length, counts)
         lists = len(self.batch.tokens)
         longest = int(length.max(initial=1))
-        self.space.fit(count, lists, self.used, longest + room, room, lists + past.size + len(both))
+        self.space.fit(count, lists, self.used, longest + width, width, lists + past.size + len(both))
         self.space.numbers[lists : lists + past.size] = past.reshape(-1)
         self.space.numbers[lists + past.size : lists + past.size + len(both)] = both
         table = self.space.table[:, :count]
-        table[TOKEN], table[POSITION], table[PLACE] = tokens, positions, place
-        table[START + OWN], table[COUNT + OWN] = lists + room * np.arange(count), counts
+        table[TOKEN], table[POSITION], table[PLACE] = tokens, positions, cache_rows
+        table[START + OWN], table[COUNT + OWN] = lists + width * np.arange(count), counts
         table[START + SOURCE], table[COUNT + SOURCE] = first, length
         table[START + BOTH], table[COUNT + BOTH] = lists + past.size + begin, length + counts
         return self._execute(count, records)
 
     def distribution(self, count: int) -> tuple[Floats, Floats]:
-        """Scores of the vocabulary, and what to subtract from them, of every row."""
+        """Scores over the vocabulary and their normaliser, for every row."""
         scores, normaliser = (self.space.view(each, count) for each in self.engine.lowered.distribution)
         return scores[:, : self.engine.vocabulary], normaliser[:, :1]
 
     def _both_lists(self, past: Int32, first: Int64, length: Int64, counts: Int64) -> tuple[Int32, Int64]:
-        """Lists of source tokens followed by the past, and where each begins."""
+        """Lists of source tokens followed by the prefix, and the start of each."""
         if not self.engine.lowered.reads_both:
             return np.zeros(0, np.int32), np.zeros(len(past), np.int64)
         lists = [
-            np.concatenate([np.arange(start, start + size, dtype=np.int32), row[:many]])
-            for row, start, size, many in zip(past, first.tolist(), length.tolist(), counts.tolist(), strict=True)
+            np.concatenate([np.arange(start, start + size, dtype=np.int32), row[:count]])
+            for row, start, size, count in zip(past, first.tolist(), length.tolist(), counts.tolist(), strict=True)
         ]
         begin = np.cumsum([0, *(len(each) for each in lists)])[:-1]
         return np.concatenate([np.zeros(0, np.int32), *lists]), begin
 
     def _execute(self, count: int, records: Sequence[int]) -> list[Floats]:
-        """Run the decoder, and have some instructions record what they compute, as (rows, heads, keys)."""
+        """Run the decoder; return the weights of the instructions `records`, each (rows, heads, keys)."""
         heads, keys = self.space.scores.shape
-        kept = [np.zeros((count, heads, keys), np.float32) for _ in records]
+        recorded = [np.zeros((count, heads, keys), np.float32) for _ in records]
         addresses = np.zeros_like(self.space.records)
-        for number, array in zip(records, kept, strict=True):
+        for number, array in zip(records, recorded, strict=True):
             addresses[number] = array.ctypes.data
         rows = self.space.rows(addresses, 4 * heads * keys)
         self.engine.functions.execute(self.engine.codes["decoder"], self.space.registers, count, rows)
-        return kept
+        return recorded

@@ -1,7 +1,7 @@
-"""x·Wᵀ + b over packed weights: the tile of results stays in registers while the inputs pass by.
+"""Matrix products x·Wᵀ + b over packed weights, with register tiling.
 
-A packed matrix is a sequence of panels of `PANEL` columns, each laid out (inputs, PANEL), so that it is read once, from
-front to back. A sum is always taken in the same order, whatever the number of rows: results are bitwise the same in a
+A packed matrix is a sequence of panels of `PANEL` columns, each laid out (inputs, PANEL), so that it is read once and
+sequentially. Sums are always taken in the same order, whatever the number of rows: results are bitwise identical in a
 batch of one and in a batch of many.
 """
 
@@ -34,7 +34,7 @@ from lamina.engine.vectors import (
 )
 
 PANEL = LANES * TILE_VECTORS
-STORE, ADD, RELU, NO_BIAS = 0, 1, 2, 4  # how a result is written: `ADD` to what is there, `RELU` cuts at 0
+STORE, ADD, RELU, NO_BIAS = 0, 1, 2, 4  # modes of writing a result: `ADD` accumulates, `RELU` clamps at 0
 PLACES = [(row, v) for row in range(TILE_ROWS) for v in range(TILE_VECTORS)]
 
 Places = list[tuple[int, int]]
@@ -42,17 +42,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """A function without Python: it divides as numpy does, and runs without the interpreter's lock."""
+    """Compile a function with numpy's division rules and without the GIL."""
     return cast("Function", numba.njit(error_model="numpy", nogil=True)(function))
 
 
 def has(builder: Any, mode: Any, flag: int) -> Any:
-    """Whether a flag is set."""
+    """Whether a flag of the mode is set."""
     return builder.icmp_signed("!=", builder.and_(mode, ir.Constant(I64, flag)), ir.Constant(I64, 0))
 
 
 def write_tile(builder: Any, places: Places, values: list[Any], out: Any, out_step: Any, mode: Any) -> None:
-    """Write a tile's vectors as the mode says."""
+    """Write a tile's vectors according to the mode."""
     rows = {row: builder.add(out, builder.mul(out_step, ir.Constant(I64, row))) for row, _ in places}
     lowest = builder.select(has(builder, mode, RELU), ir.Constant(F32, 0.0), ir.Constant(F32, float("-inf")))
     floor = broadcast(builder, lowest)
@@ -67,7 +67,7 @@ def write_tile(builder: Any, places: Places, values: list[Any], out: Any, out_st
 
 
 def switch_on_rows(emit_tile: Callable[..., None], arguments: int) -> Any:
-    """A function of (rows, …) that runs the tile made for its number of rows; all its arguments are integers."""
+    """A function of (rows, …) that dispatches to the tile for this number of rows; all arguments are integers."""
 
     def typed(context: Any, rows: Any, *others: Any) -> Any:
         def emit(target: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -86,7 +86,7 @@ def switch_on_rows(emit_tile: Callable[..., None], arguments: int) -> Any:
 
     names = ["context", "rows", *(f"argument_{number}" for number in range(arguments))]
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    typed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # numba counts its parameters
+    typed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # numba inspects the signature
     return intrinsic(typed)
 
 
@@ -103,16 +103,16 @@ def float_tile(
     x_rows = [builder.add(x, builder.mul(x_step, ir.Constant(I64, row))) for row in range(rows)]
 
     def body(k: Any, sums: list[Any]) -> list[Any]:
-        here = builder.add(panel, builder.mul(k, ir.Constant(I64, 4 * PANEL)))
+        block = builder.add(panel, builder.mul(k, ir.Constant(I64, 4 * PANEL)))
         offset = builder.mul(k, ir.Constant(I64, 4))
         inputs = [builder.add(row, offset) for row in x_rows]
         new = dict(zip(places, sums, strict=True))
         for u in range(UNROLL):
-            weights = [load_at(builder, here, 4 * (u * PANEL + LANES * v), FLOATS) for v in range(TILE_VECTORS)]
+            weights = [load_at(builder, block, 4 * (u * PANEL + LANES * v), FLOATS) for v in range(TILE_VECTORS)]
             for row in range(rows):
-                spread = broadcast(builder, load_at(builder, inputs[row], 4 * u, F32))
+                value = broadcast(builder, load_at(builder, inputs[row], 4 * u, F32))
                 for v in range(TILE_VECTORS):
-                    new[row, v] = multiply_add(builder, spread, weights[v], new[row, v])
+                    new[row, v] = multiply_add(builder, value, weights[v], new[row, v])
         return list(new.values())
 
     sums = loop(builder, depth, UNROLL, [starts[v] for _, v in places], body)
@@ -124,7 +124,7 @@ run_float_tile = switch_on_rows(float_tile, 8)
 
 @compiled
 def tile_size(rows: int) -> int:
-    """Rows of the next tile, when these are left: all tiles nearly equal."""
+    """Rows of the next tile when `rows` are left, so that tiles are of nearly equal size."""
     tiles = (rows + TILE_ROWS - 1) // TILE_ROWS
     return (rows + tiles - 1) // tiles
 
@@ -133,13 +133,13 @@ def tile_size(rows: int) -> int:
 def product(
     x: int, x_step: int, rows: int, packed: int, depth: int, panels: int, out: int, out_step: int, bias: int, mode: int
 ) -> None:
-    """out = x·Wᵀ + b for rows of floats; `mode` says how it is written."""
+    """out = x·Wᵀ + b for rows of floats, written according to `mode`."""
     for p in range(panels):
         for k in range(0, depth, DEPTH_BLOCK):
             first, last = k == 0, k + DEPTH_BLOCK >= depth
-            how = mode if last else mode & ~RELU
+            block_mode = mode if last else mode & ~RELU
             if not first:
-                how |= ADD | NO_BIAS
+                block_mode |= ADD | NO_BIAS
             r = 0
             while r < rows:
                 size = tile_size(rows - r)
@@ -152,20 +152,20 @@ def product(
                     out + r * out_step + 4 * PANEL * p,
                     out_step,
                     bias + 4 * PANEL * p,
-                    how,
+                    block_mode,
                 )
                 r += size
 
 
 def padded(size: int, multiple: int) -> int:
-    """The next multiple."""
+    """Round up to a multiple."""
     return -(-size // multiple) * multiple
 
 
 def pack(weight_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(outputs, inputs) → (panels, inputs, PANEL), with zeros where there is no output and no input."""
+    """Pack a matrix: (outputs, inputs) → (panels, inputs, PANEL), zero-padded."""
     outputs, inputs = weight_ND.shape
-    whole = np.zeros((padded(outputs, PANEL), padded(inputs, UNROLL)), np.float32)
-    whole[:outputs, :inputs] = weight_ND
-    panels = whole.reshape(-1, PANEL, whole.shape[1])
+    matrix = np.zeros((padded(outputs, PANEL), padded(inputs, UNROLL)), np.float32)
+    matrix[:outputs, :inputs] = weight_ND
+    panels = matrix.reshape(-1, PANEL, matrix.shape[1])
     return np.ascontiguousarray(panels.transpose(0, 2, 1))

@@ -1,6 +1,6 @@
 """A program: instructions, registers and one buffer of packed weights.
 
-`lowering` writes it from torch modules; what it holds are plain numbers, so that it can be kept on disk and executed
+`lowering` builds it from torch modules. It contains only plain numbers, so that it can be stored on disk and executed
 without torch.
 """
 
@@ -30,13 +30,13 @@ Floats = NDArray[np.float32]
 
 
 class Weight(NamedTuple):
-    """A place in the buffer of weights, in floats from its beginning."""
+    """An offset into the buffer of weights, in floats."""
 
     offset: int
 
 
 class PositionVectors(NamedTuple):
-    """Sinusoids: the number of the first position, how many frequencies there are, and where they are."""
+    """Sinusoids: the index of the first position, and the number and offset of the frequencies."""
 
     first: int
     size: int
@@ -44,10 +44,10 @@ class PositionVectors(NamedTuple):
 
 
 class VocabularyInstruction(NamedTuple):
-    """An instruction of the decoder with a row of weights for each entry of the target vocabulary."""
+    """A decoder instruction with a row of weights for each entry of the target vocabulary."""
 
     number: int
-    rows: Weight | None  # of a product: where the same matrix also is row by row, if it is a table of embeddings too
+    rows: Weight | None  # of a product: the same matrix as an embedding table, if there is one
 
 
 class Distribution(NamedTuple):
@@ -61,26 +61,26 @@ Field = int | Weight
 Arrange = Callable[[Floats], Floats]
 
 
-def as_it_is(array: Floats) -> Floats:
-    """No other arrangement."""
+def identity(array: Floats) -> Floats:
+    """Keep the arrangement."""
     return array
 
 
 @dataclass
 class Program:
-    """What `lowering` writes: the encoder's instructions, and those of one step of the decoder."""
+    """The instructions of the encoder and of one decoding step, their registers and weights."""
 
     int8: bool = False
     encoder: list[tuple[Field, ...]] = field(default_factory=list)
     decoder: list[tuple[Field, ...]] = field(default_factory=list)
-    widths: list[int] = field(default_factory=list)  # of the registers, in floats
-    kinds: list[int] = field(default_factory=list)  # what each register has a row for
-    fixed: dict[int, Weight] = field(default_factory=dict)  # registers that are the same weights for every row
+    widths: list[int] = field(default_factory=list)  # widths of the registers in floats
+    kinds: list[int] = field(default_factory=list)  # what the rows of each register stand for
+    fixed: dict[int, Weight] = field(default_factory=dict)  # registers whose rows are all the same weights
     positions: dict[int, PositionVectors] = field(default_factory=dict)  # registers that hold position vectors
-    size: int = 0  # of all weights, in floats
+    size: int = 0  # floats of all weights
     vocabulary: list[VocabularyInstruction] = field(default_factory=list)
-    score_registers: set[int] = field(default_factory=set)  # as wide as the vocabulary
-    quantised: tuple[int, int] | None = None  # registers of a row in 8 bits and of its scale
+    score_registers: set[int] = field(default_factory=set)  # registers as wide as the vocabulary
+    quantised: tuple[int, int] | None = None  # scratch registers for 8-bit rows and their scales
 
     def __post_init__(self) -> None:
         self.pieces: list[Floats] = []  # the weights, in order
@@ -88,11 +88,11 @@ class Program:
         self._code = self.encoder
 
     def begin_decoder(self) -> None:
-        """What follows is done at every step."""
+        """Emit the following instructions to the decoder."""
         self._code = self.decoder
 
     def begin_encoder(self) -> None:
-        """What follows is done once for every source."""
+        """Emit the following instructions to the encoder."""
         self._code = self.encoder
 
     def emit(self, op: int, *fields: Field) -> None:
@@ -100,7 +100,7 @@ class Program:
         self._code.append((op, *fields))
 
     def note_vocabulary(self, weight_VD: Tensor) -> None:
-        """The next instruction has a row of this matrix for each entry of the target vocabulary."""
+        """Record that the next instruction has a row of this matrix for each entry of the target vocabulary."""
         if self._code is self.decoder:
             rows = self._known.get(("table", weight_VD.data_ptr()), (None,))[0]
             self.vocabulary.append(VocabularyInstruction(len(self.decoder), rows))
@@ -108,19 +108,19 @@ class Program:
     # registers
 
     def register(self, width: int, kind: int = ROW) -> int:
-        """A new register, as wide as a whole number of panels."""
+        """Allocate a register, whose width is rounded up to whole panels."""
         self.widths.append(padded(width, PANEL))
         self.kinds.append(kind)
         return len(self.widths) - 1
 
     def fixed_register(self, values: Floats) -> int:
-        """A register whose every row is the same."""
+        """Allocate a register whose rows are all the same."""
         register = self.register(values.size, FIXED)
         self.fixed[register] = self.vector(values, self.widths[register])
         return register
 
     def position_register(self, width: int, positions: Positions) -> int:
-        """A register with the vector of every position."""
+        """Allocate a register with the vector of every position."""
         register, frequencies = self.register(width, POSITION_VECTOR), numbers(positions.frequencies())
         self.positions[register] = PositionVectors(positions.first, len(frequencies), self.put(frequencies))
         return register
@@ -128,31 +128,31 @@ class Program:
     # weights
 
     def put(self, array: NDArray[np.generic]) -> Weight:
-        """Append an array of 32-bit values, at the beginning of a cache line."""
+        """Append an array of 32-bit values, aligned to a cache line."""
         flat = np.ascontiguousarray(array).reshape(-1).view(np.float32)
         piece = np.zeros(padded(flat.size, 16), np.float32)
         piece[: flat.size] = flat
-        place, self.size = Weight(self.size), self.size + piece.size
+        weight, self.size = Weight(self.size), self.size + piece.size
         self.pieces.append(piece)
-        return place
+        return weight
 
     def once(self, key: Hashable, make: Callable[[], tuple[NDArray[np.generic], ...]]) -> tuple[Weight, ...]:
-        """Weights that several instructions share are kept once."""
+        """Store weights that several instructions share only once."""
         if key not in self._known:
             self._known[key] = tuple(self.put(array) for array in make())
         return self._known[key]
 
     def vector(self, values: Floats, width: int, fill: float = 0.0) -> Weight:
-        """A vector with something in its padding."""
-        whole = np.full(padded(width, PANEL), fill, np.float32)
-        whole[: values.size] = values
-        return self.put(whole)
+        """Store a vector, padded with `fill`."""
+        filled = np.full(padded(width, PANEL), fill, np.float32)
+        filled[: values.size] = values
+        return self.put(filled)
 
     def scalar(self, value: float) -> Weight:
-        """One number."""
+        """Store a scalar."""
         return self.put(np.array([value], np.float32))
 
-    # instructions that need some preparation
+    # instructions
 
     def product(
         self,
@@ -162,12 +162,12 @@ class Program:
         bias_N: Tensor | None,
         mode: int = STORE,
         offset: int = 0,
-        layout: Arrange = as_it_is,
-        inputs: Arrange = as_it_is,
+        layout: Arrange = identity,
+        inputs: Arrange = identity,
         hide_padding: bool = False,
     ) -> None:
-        """[dst] = [src]·Wᵀ + b, from an offset (in floats) on. `layout` rearranges the rows of W and b, `inputs` the
-        columns of W.
+        """[dst] = [src]·Wᵀ + b, from an offset in floats on. `layout` rearranges the rows of W and b, `inputs` the
+        columns of W; `hide_padding` masks padded outputs.
         """
         matrix = inputs(layout(numbers(weight_ND)).T).T
         bias = np.zeros(len(matrix), np.float32) if bias_N is None else layout(numbers(bias_N))
@@ -198,9 +198,9 @@ class Program:
         self.emit(machine.NORM, dst, src, *parts, width, self.scalar(norm.eps))
 
     def mix(self, dst: int, src: int, weights: Floats | float, width: int, accumulate: bool = False) -> None:
-        """[dst] (+)= w ⊙ [src], w a vector or the same everywhere."""
-        spread = np.broadcast_to(np.asarray(weights, np.float32), (width,))
-        self.emit(machine.MIX, dst, src, self.vector(spread, width), whole_vectors(width), int(accumulate))
+        """[dst] (+)= w ⊙ [src], where w is a vector or a scalar."""
+        vector = np.broadcast_to(np.asarray(weights, np.float32), (width,))
+        self.emit(machine.MIX, dst, src, self.vector(vector, width), whole_vectors(width), int(accumulate))
 
     def copy(self, dst: int, src: int, width: int) -> None:
         """[dst] = [src]."""
@@ -213,29 +213,29 @@ class Program:
 
 @dataclass(frozen=True)
 class LoweredModel:
-    """The program of a model or an ensemble, and where its results are."""
+    """The program of a model or an ensemble, and the registers of its results."""
 
     program: Program
     distribution: Distribution
     reads_both: bool
-    heads: int  # of the first model's attention
-    readers: tuple[tuple[int, ...], ...]  # of the first model: by decoder layer, the instructions that read its memory
+    heads: int  # attention heads of the first model
+    readers: tuple[tuple[int, ...], ...]  # of the first model: per decoder layer, the instructions that read its memory
     start_id: int
     source_vocabulary: int  # entries
     target_vocabulary: int
 
     @property
     def copies(self) -> bool:
-        """Whether a head copies from the source, whatever the vocabulary is restricted to."""
+        """Whether a head copies source tokens, which a shortlist could not restrict."""
         return any(instruction[0] == machine.POINT for instruction in self.program.decoder)
 
 
 def numbers(tensor: Tensor) -> Floats:
-    """A tensor's values."""
+    """The values of a tensor."""
     values: Floats = tensor.detach().numpy()
     return values
 
 
 def whole_vectors(width: int) -> int:
-    """Bytes of this many floats, rounded up to whole vectors."""
+    """Bytes of `width` floats, rounded up to whole vectors."""
     return 4 * padded(width, LANES)

@@ -1,4 +1,4 @@
-"""The decoder over a shortlist: the same program with fewer rows of weights where the vocabulary comes in."""
+"""The decoder's program restricted to a shortlist: vocabulary-sized weights keep only its rows."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float32]
-BYTES_FIELD = 4  # of instructions that pass over a row of scores
+BYTES_FIELD = 4  # field with the bytes of a row of scores
 
 
 class Restriction(NamedTuple):
-    """Code that writes entries of a shortlist instead of the vocabulary."""
+    """Decoder code whose outputs are indices into a shortlist."""
 
     code: Int64
-    weights: list[Floats]  # which the code points to
+    weights: list[Floats]  # referenced by the code
     score_bytes: int
 
 
 def restrict(engine: Engine, words: Int64) -> Restriction:
-    """The decoder's code for these entries of the vocabulary, which then have the numbers 0, 1, 2 …"""
+    """Restrict the decoder's code to these entries of the vocabulary, renumbered 0, 1, 2 …"""
     program, code = engine.lowered.program, engine.codes["decoder"].copy()
     kept: list[Floats] = []
     known: dict[int, list[int]] = {}
@@ -41,10 +41,10 @@ def restrict(engine: Engine, words: Int64) -> Restriction:
         addresses = []
         for array in arrays:
             flat = np.ascontiguousarray(array).reshape(-1).view(np.float32)
-            room = allocate(padded(flat.size, 16))
-            room[: flat.size] = flat
-            kept.append(room)
-            addresses.append(room.ctypes.data)
+            buffer = allocate(padded(flat.size, 16))
+            buffer[: flat.size] = flat
+            kept.append(buffer)
+            addresses.append(buffer.ctypes.data)
         return addresses
 
     width = padded(len(words), PANEL)
@@ -76,39 +76,39 @@ def restrict(engine: Engine, words: Int64) -> Restriction:
 
 
 class PackedRows:
-    """Some rows of matrices that were packed."""
+    """Extracts the rows of a shortlist from packed matrices."""
 
     def __init__(self, weights: Floats, words: Int64) -> None:
         self.weights, self.words = weights, words
         self.panel, self.column = np.divmod(words, PANEL)
 
     def at(self, address: int, count: int) -> Floats:
-        """Floats from an address on."""
+        """`count` floats from an address on."""
         first = (address - self.weights.ctypes.data) // 4
         return self.weights[first : first + count]
 
     def table(self, address: int, width: int) -> Floats:
-        """Rows of a table of embeddings."""
+        """Rows of an embedding table."""
         return self.at(address, (int(self.words[-1]) + 1) * width).reshape(-1, width)[self.words]
 
     def product(self, address: int, depth: int, panels: int, rows: Weight | None) -> Floats:
-        """Rows of a packed matrix, packed again; they are gathered faster from a table."""
+        """Rows of a packed matrix, repacked; they are gathered faster from an embedding table."""
         if rows is not None:
             table = self.table(self.weights.ctypes.data + 4 * rows.offset, padded(depth, LANES))
             return pack(table[:, :depth])
-        whole = self.at(address, panels * depth * PANEL).reshape(panels, depth, PANEL)
-        return pack(whole[self.panel, :, self.column])
+        packed = self.at(address, panels * depth * PANEL).reshape(panels, depth, PANEL)
+        return pack(packed[self.panel, :, self.column])
 
     def int8_product(
         self, address: int, scales: int, starts: int, depth: int, panels: int
     ) -> tuple[NDArray[np.int8], Floats, Floats]:
-        """The same in 8 bits: weights, scales and starts of some columns."""
-        room, count = padded(len(self.words), PANEL), panels * PANEL
-        whole = self.at(address, count * depth // 4).view(np.int8).reshape(panels, depth // GROUP, PANEL, GROUP)
-        chosen = np.zeros((room, depth // GROUP, GROUP), np.int8)
-        chosen[: len(self.words)] = whole[self.panel, :, self.column]
-        numbers = np.zeros((2, room), np.float32)
-        for own, place in zip(numbers, (scales, starts), strict=True):
-            own[: len(self.words)] = self.at(place, count)[self.words]
-        again = chosen.reshape(-1, PANEL, depth // GROUP, GROUP).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(again), numbers[0], numbers[1]
+        """Rows of a packed 8-bit matrix, repacked: weights, scales and starts."""
+        size, count = padded(len(self.words), PANEL), panels * PANEL
+        packed = self.at(address, count * depth // 4).view(np.int8).reshape(panels, depth // GROUP, PANEL, GROUP)
+        rows = np.zeros((size, depth // GROUP, GROUP), np.int8)
+        rows[: len(self.words)] = packed[self.panel, :, self.column]
+        columns = np.zeros((2, size), np.float32)
+        for column, start in zip(columns, (scales, starts), strict=True):
+            column[: len(self.words)] = self.at(start, count)[self.words]
+        repacked = rows.reshape(-1, PANEL, depth // GROUP, GROUP).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(repacked), columns[0], columns[1]

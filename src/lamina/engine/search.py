@@ -1,8 +1,8 @@
-"""Beam search of a whole batch in one compiled call, without Python and without its lock.
+"""Beam search of a whole batch in one compiled call, without the GIL.
 
-Sources are of any length: nothing is padded. Rows (hypotheses) of a source are adjacent. Keys and values of
-written positions stay where they were written; each row has a list of those that it descends from (`Rows.numbers`), and
-when search swaps rows only these lists are copied.
+Sources may have any length: nothing is padded. The rows (hypotheses) of a source are adjacent. Keys and values of
+written positions never move; each row has a list of the cache rows of its prefix (`Rows.numbers`), and when search
+reorders rows, only these lists are copied.
 """
 
 from __future__ import annotations
@@ -30,36 +30,35 @@ from lamina.text.vocabulary import BOS, EOS, PAD
 forced_token = compiled(rules.forced_token)
 repeated_tokens = compiled(rules.repeated_tokens)
 split_candidates = compiled(rules.split_candidates)
-ROW, SOURCE_TOKEN, WRITTEN, POSITION_VECTOR, FIXED = range(5)  # what a register has a row for
-IMPOSSIBLE: Any = f32(-1e29)  # sums below this contain a hidden score
+ROW, SOURCE_TOKEN, WRITTEN, POSITION_VECTOR, FIXED = range(5)  # kinds of registers: what their rows stand for
+IMPOSSIBLE: Any = f32(-1e29)  # sums below this contain a masked score
 
 
 FIRST, LENGTH, LIMIT, PREFIX_FIRST, PREFIX_LENGTH = range(5)  # rows of `Sources.table`
 
 
 class Sources(NamedTuple):
-    """A batch of sources one after another, and what their targets must be like."""
+    """A batch of concatenated sources, and the constraints on their targets."""
 
     tokens: Int64
-    prefix: Int64  # all forced prefixes one after another
-    table: Int64  # by source: its first token, its length with eos, the most tokens before eos, where its prefix begins
-    # and how long that is
-    stop: Int64  # set to 1 during the search to give this source up
+    prefix: Int64  # all forced prefixes, concatenated
+    table: Int64  # per source: first token, length with eos, maximum tokens before eos, start and length of its prefix
+    stop: Int64  # set to 1 during the search to abort this source
 
 
 class Layout(NamedTuple):
-    """Where a program keeps what search needs."""
+    """The registers and cache layout of a program."""
 
-    scores: int  # the register of scores …
-    normaliser: int  # … and of what to subtract from them
-    score_bytes: int  # of a row of scores
-    start: int  # the token that targets begin with
-    source_rows: int  # rows that caches keep for source tokens, before those of written positions
-    both_lists: int  # in `Rows.numbers`: lists of rows that attend to source and past at once; 0 if none does
+    scores: int  # register of scores
+    normaliser: int  # register of their normaliser
+    score_bytes: int  # bytes of a row of scores
+    start: int  # first token of targets
+    source_rows: int  # cache rows of source tokens, before those of written positions
+    both_lists: int  # start of the lists of view `BOTH` in `Rows.numbers`; 0 if no layer uses it
 
 
 class Options(NamedTuple):
-    """How to search."""
+    """Search settings for compiled code."""
 
     beam: int
     groups: int
@@ -69,41 +68,41 @@ class Options(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Finished hypotheses of each source, in the order in which they ended."""
+    """The finished hypotheses of each source, in the order in which they ended."""
 
     tokens: Int32  # (source, hypothesis, position)
     length: Int64
     sums: Floats
-    ended: Int64  # (source, group): how many
+    ended: Int64  # (source, group): number of hypotheses
 
 
 READ, PARENT = 0, 1  # rows of `Beams.table`
 
 
 class Beams(NamedTuple):
-    """The rows of one step: adjacent for each source that is still active."""
+    """The rows of one step, adjacent for each active source."""
 
-    table: Int64  # by row: the token that it reads next, and the row of the step before that it continues
+    table: Int64  # per row: the token to read next, and its parent row in the previous step
     totals: Floats  # sums of log p
-    written: Int32  # (row, position)
-    past: int  # in `Rows.numbers`: where lists of written positions begin, one every `written.shape[1]` entries
+    written: Int32  # tokens (row, position)
+    past: int  # start of the prefix lists in `Rows.numbers`, one every `written.shape[1]` entries
 
 
-OWNERS, TOKENS, ENDED, GOING, BANNED, PENALISED = range(6)  # rows of `Scratch.table`
+OWNERS, TOKENS, ENDED, CONTINUING, BANNED, PENALISED = range(6)  # rows of `Scratch.table`
 
 
 class Scratch(NamedTuple):
-    """What the choice among the candidates of one source needs."""
+    """Buffers for choosing among the candidates of one source."""
 
-    before: Floats  # what to add to each row's scores
-    sums: Floats  # of the candidates, best first
-    table: Int64  # their rows and tokens; ranks that end and go on; tokens that must not be written, or pay for it
+    before: Floats  # added to each row's scores
+    sums: Floats  # log p of the candidates, best first
+    table: Int64  # candidates' rows and tokens; ranks that end and that continue; banned and penalised tokens
 
 
 @compiled
 def describe_sentences(tokens: Int64, first: int, begin: int, length: int, lists: int, rows: Rows) -> int:
-    """Tell the machine of each row's sentence (view SOURCE, its number in PLACE) and of the last row of every sentence
-    of its document (view BOTH, a list in `Rows.numbers`); gives where the next list may begin.
+    """Set each row's sentence (view SOURCE, its index in PLACE) and the last rows of all sentences of its document
+    (view BOTH, a list in `Rows.numbers`); return the start of the next list.
     """
     sentence, count = begin, 0
     for r in range(begin, begin + length):
@@ -119,14 +118,14 @@ def describe_sentences(tokens: Int64, first: int, begin: int, length: int, lists
 
 
 @compiled
-def encode(program: Int64, registers: Int64, kinds: Int64, sources: Sources, rows: Rows, most: int) -> None:
-    """Run the encoder over all source tokens, some sources at a time; memories go to registers by source token."""
+def encode(program: Int64, registers: Int64, kinds: Int64, sources: Sources, rows: Rows, max_rows: int) -> None:
+    """Run the encoder over all sources, at most `max_rows` tokens or one source at a time."""
     local = np.zeros(registers.shape, np.int64)
     begin, count = 0, sources.table.shape[1]
     while begin < count:
         first, end, used = sources.table[FIRST, begin], begin, 0
         lists = len(sources.tokens)
-        while end < count and (used == 0 or used + sources.table[LENGTH, end] <= most):
+        while end < count and (used == 0 or used + sources.table[LENGTH, end] <= max_rows):
             for s in range(sources.table[LENGTH, end]):
                 r = used + s
                 rows.table[TOKEN, r], rows.table[POSITION, r] = sources.tokens[first + r], s
@@ -144,7 +143,7 @@ def encode(program: Int64, registers: Int64, kinds: Int64, sources: Sources, row
 
 @compiled
 def insert(value: np.float32, owner: int, token: int, sums: Floats, owners: Int64, tokens: Int64) -> None:
-    """Put a candidate at its rank; of equal ones the first stays ahead."""
+    """Insert a candidate at its rank; ties keep their order."""
     rank = len(sums) - 1
     while rank > 0 and value > sums[rank - 1]:
         sums[rank], owners[rank], tokens[rank] = sums[rank - 1], owners[rank - 1], tokens[rank - 1]
@@ -156,30 +155,30 @@ def insert(value: np.float32, owner: int, token: int, sums: Floats, owners: Int6
 def best_candidates(
     scores: int, step: int, size: int, before: Floats, rows: int, sums: Floats, owners: Int64, tokens: Int64
 ) -> None:
-    """The best continuations of a unit's rows, best first: whole vectors are skipped unless a lane is good enough."""
+    """The best continuations of a group's rows, best first; vectors without a lane above the threshold are skipped."""
     last = len(sums) - 1
     for w in range(rows):
         row = scores + w * step
-        least = splat(max(sums[last], IMPOSSIBLE) - before[w])
+        threshold = splat(max(sums[last], IMPOSSIBLE) - before[w])
         for k in range(0, size, 2 * BYTES):
-            bits = lanes_above(load(row + k), least) | (lanes_above(load(row + k + BYTES), least) << LANES)
+            bits = lanes_above(load(row + k), threshold) | (lanes_above(load(row + k + BYTES), threshold) << LANES)
             while bits:
                 token = k // 4 + lowest_bit(bits)
                 bits &= bits - 1
                 value = load_float(row + 4 * token) + before[w]
                 if value > sums[last]:
                     insert(value, w, token, sums, owners, tokens)
-                    least = splat(max(sums[last], IMPOSSIBLE) - before[w])
+                    threshold = splat(max(sums[last], IMPOSSIBLE) - before[w])
 
 
 @compiled
 def begin_step(
     position: int, per: int, active: Int64, alive: int, used: int, beams: Beams, sources: Sources, both: int, rows: Rows
 ) -> None:
-    """Tell the machine what each row reads: its token, its past, its source; from `both` on lists of the last two."""
-    room, table = beams.written.shape[1], rows.table
+    """Set the inputs of each row: its token, prefix and source, and lists of both from `both` on if that is not 0."""
+    stride, table = beams.written.shape[1], rows.table
     for r in range(alive * per):
-        slot, begin = active[r // per], beams.past + r * room
+        slot, begin = active[r // per], beams.past + r * stride
         first, length = sources.table[FIRST, slot], sources.table[LENGTH, slot]
         table[TOKEN, r], table[POSITION, r], table[PLACE, r] = beams.table[READ, r], position, used + r
         rows.numbers[begin + position] = used + r
@@ -196,7 +195,7 @@ def begin_step(
 
 @compiled
 def hide_tokens(score: int, position: int, written: Int32, options: Options, banned: Int64) -> None:
-    """What a row with a choice must not write: padding, an end that is too early, a repeated n-gram."""
+    """Mask the tokens that a row must not write: padding, eos before the minimum length, repeated n-grams."""
     store_float(score + 4 * PAD, HIDDEN)
     if position < options.min_length:
         store_float(score + 4 * EOS, HIDDEN)
@@ -207,32 +206,35 @@ def hide_tokens(score: int, position: int, written: Int32, options: Options, ban
 
 @compiled
 def choose(
-    score: int, step: int, size: int, rows: int, forced: int, penalties: int, diversity: float, own: Scratch
+    score: int, step: int, size: int, rows: int, forced: int, penalties: int, diversity: float, scratch: Scratch
 ) -> None:
-    """The candidates of one group. It pays for what earlier groups chose at this step; sums stay the model's own."""
-    owners, tokens, penalised, count = own.table[OWNERS], own.table[TOKENS], own.table[PENALISED], len(own.sums)
+    """Choose the candidates of one group. Tokens that earlier groups chose at this step are penalised in the ranking;
+    the sums exclude the penalty.
+    """
+    table, sums = scratch.table, scratch.sums
+    owners, tokens, penalised, count = table[OWNERS], table[TOKENS], table[PENALISED], len(sums)
     for rank in range(count):
-        own.sums[rank], owners[rank], tokens[rank] = f32(-np.inf), 0, 0
+        sums[rank], owners[rank], tokens[rank] = f32(-np.inf), 0, 0
     if forced >= 0:
         for w in range(rows):
-            value = load_float(score + w * step + 4 * forced) + own.before[w]
-            if value > own.sums[count - 1]:
-                insert(value, w, forced, own.sums, owners, tokens)
+            value = load_float(score + w * step + 4 * forced) + scratch.before[w]
+            if value > sums[count - 1]:
+                insert(value, w, forced, sums, owners, tokens)
         return
     for n in range(penalties):
         for w in range(rows):
-            place = score + w * step + 4 * penalised[n]
-            store_float(place, load_float(place) - f32(diversity))
-    best_candidates(score, step, size, own.before, rows, own.sums, owners, tokens)
+            address = score + w * step + 4 * penalised[n]
+            store_float(address, load_float(address) - f32(diversity))
+    best_candidates(score, step, size, scratch.before, rows, sums, owners, tokens)
     for n in range(penalties):
         for rank in range(count):
             if tokens[rank] == penalised[n]:
-                own.sums[rank] += f32(diversity)
+                sums[rank] += f32(diversity)
 
 
 @compiled
 def finish(slot: int, hypothesis: int, position: int, written: Int32, total: np.float32, found: Found) -> None:
-    """Write a hypothesis that has ended."""
+    """Record a finished hypothesis."""
     for t in range(position):
         found.tokens[slot, hypothesis, t] = written[t]
     found.tokens[slot, hypothesis, position] = EOS
@@ -245,36 +247,36 @@ def advance_source(
     first: int,
     new: int,
     position: int,
-    own: int,
+    group_rows: int,
     scores: Int64,
     beams: Beams,
-    following: Beams,
+    next_beams: Beams,
     sources: Sources,
     options: Options,
     found: Found,
     scratch: Scratch,
 ) -> bool:
-    """Choose how a source's rows (from `first` on, `own` in each group) continue; whether it is still searched.
+    """Advance a source's rows (from `first` on, `group_rows` in each group); return whether its search continues.
 
-    `scores` has address and step of the scores, address and step of their normalisers, and the bytes of a row.
+    `scores` holds address and stride of the scores, address and stride of their normalisers, and the bytes of a row.
     """
     width, table = options.beam // options.groups, scratch.table
     limit, length = sources.table[LIMIT, slot], sources.table[PREFIX_LENGTH, slot]
     forced = forced_token(position, limit, sources.prefix, sources.table[PREFIX_FIRST, slot], length)
     open_groups = 0
     for g in range(options.groups):
-        r = first + g * own
+        r = first + g * group_rows
         score = scores[0] + r * scores[1]
-        for w in range(own):
+        for w in range(group_rows):
             scratch.before[w] = beams.totals[r + w] - load_float(scores[2] + (r + w) * scores[3])
             if forced < 0:
                 hide_tokens(score + w * scores[1], position, beams.written[r + w], options, table[BANNED])
-        choose(score, scores[1], scores[4], own, forced, g * width, options.diversity, scratch)
+        choose(score, scores[1], scores[4], group_rows, forced, g * width, options.diversity, scratch)
         for rank in range(width):
             table[PENALISED, g * width + rank] = table[TOKENS, rank]
         done = found.ended[slot, g]
         ending, continuing = split_candidates(
-            scratch.sums, table[TOKENS], width, width - done, IMPOSSIBLE, table[ENDED], table[GOING]
+            scratch.sums, table[TOKENS], width, width - done, IMPOSSIBLE, table[ENDED], table[CONTINUING]
         )
         for n in range(ending):
             rank = table[ENDED, n]
@@ -283,45 +285,45 @@ def advance_source(
         found.ended[slot, g] = done + ending
         open_groups += done + ending < width
         for n in range(continuing):
-            rank, to = table[GOING, n], new + g * width + n
-            following.totals[to], following.table[READ, to] = scratch.sums[rank], table[TOKENS, rank]
-            following.table[PARENT, to] = r + table[OWNERS, rank]
+            rank, to = table[CONTINUING, n], new + g * width + n
+            next_beams.totals[to], next_beams.table[READ, to] = scratch.sums[rank], table[TOKENS, rank]
+            next_beams.table[PARENT, to] = r + table[OWNERS, rank]
     return open_groups > 0 and position < max(limit, length) and sources.stop[slot] == 0
 
 
 @compiled
-def inherit(position: int, count: int, beams: Beams, following: Beams, numbers: Int32) -> None:
-    """New rows take over what their parents wrote, and where its keys and values are."""
-    room = beams.written.shape[1]
+def inherit(position: int, count: int, beams: Beams, next_beams: Beams, numbers: Int32) -> None:
+    """Copy to new rows the tokens and prefix lists of their parents."""
+    stride = beams.written.shape[1]
     for new in range(count):
-        old = following.table[PARENT, new]
-        to, come = following.past + new * room, beams.past + old * room
+        old = next_beams.table[PARENT, new]
+        to, src = next_beams.past + new * stride, beams.past + old * stride
         for t in range(position + 1):
-            numbers[to + t] = numbers[come + t]
+            numbers[to + t] = numbers[src + t]
         for t in range(position):
-            following.written[new, t] = beams.written[old, t]
-        following.written[new, position] = following.table[READ, new]
+            next_beams.written[new, t] = beams.written[old, t]
+        next_beams.written[new, position] = next_beams.table[READ, new]
 
 
 @compiled
-def make_beams(rows: int, room: int, past: int, start: int) -> Beams:
-    """Rows that have written nothing."""
+def make_beams(rows: int, max_tokens: int, past: int, start: int) -> Beams:
+    """Rows before the first step."""
     table = np.zeros((2, rows), np.int64)
     for r in range(rows):
         table[READ, r] = start
-    return Beams(table, np.zeros(rows, f32), np.zeros((rows, room), np.int32), past)
+    return Beams(table, np.zeros(rows, f32), np.zeros((rows, max_tokens), np.int32), past)
 
 
 @compiled
 def decode(
     program: Int64, registers: Int64, sources: Sources, layout: Layout, options: Options, rows: Rows, found: Found
 ) -> int:
-    """Search until every source has its hypotheses; gives the number of steps."""
-    alive, beam, room = sources.table.shape[1], options.beam, found.tokens.shape[2]
-    width, lists = beam // options.groups, layout.source_rows  # lists come after the numbers of the source tokens
-    beams = make_beams(alive * beam, room, lists, layout.start)
-    following = make_beams(alive * beam, room, lists + alive * beam * room, layout.start)
-    scratch = Scratch(np.zeros(width, f32), np.zeros(2 * width, f32), np.zeros((6, 2 * beam + room), np.int64))
+    """Search until every source is done; return the number of steps."""
+    alive, beam, max_tokens = sources.table.shape[1], options.beam, found.tokens.shape[2]
+    width, lists = beam // options.groups, layout.source_rows  # lists follow those of source tokens
+    beams = make_beams(alive * beam, max_tokens, lists, layout.start)
+    next_beams = make_beams(alive * beam, max_tokens, lists + alive * beam * max_tokens, layout.start)
+    scratch = Scratch(np.zeros(width, f32), np.zeros(2 * width, f32), np.zeros((6, 2 * beam + max_tokens), np.int64))
     scores, active = np.zeros(5, np.int64), np.zeros(alive, np.int64)
     scores[0], scores[1] = registers[layout.scores, 0], registers[layout.scores, 1]
     scores[2], scores[3] = registers[layout.normaliser, 0], registers[layout.normaliser, 1]
@@ -329,21 +331,21 @@ def decode(
     for slot in range(alive):
         active[slot] = slot
     per, used = options.groups, layout.source_rows
-    for position in range(room):
+    for position in range(max_tokens):
         begin_step(position, per, active, alive, used, beams, sources, layout.both_lists, rows)
         execute(program, registers, alive * per, rows)
         used += alive * per
         kept = 0
         for i in range(alive):
-            slot, first, new, own = active[i], i * per, kept * beam, per // options.groups
+            slot, first, new, group_rows = active[i], i * per, kept * beam, per // options.groups
             if advance_source(
-                slot, first, new, position, own, scores, beams, following, sources, options, found, scratch
+                slot, first, new, position, group_rows, scores, beams, next_beams, sources, options, found, scratch
             ):
                 active[kept] = slot
                 kept += 1
         if kept == 0:
             return position + 1
-        inherit(position, kept * beam, beams, following, rows.numbers)
-        beams, following = following, beams
+        inherit(position, kept * beam, beams, next_beams, rows.numbers)
+        beams, next_beams = next_beams, beams
         alive, per = kept, beam
-    return room
+    return max_tokens

@@ -1,6 +1,6 @@
-"""`python -m lamina.engine.selftest`: decode with small models by engine and by torch; exits with 0 if they agree.
+"""`python -m lamina.engine.selftest`: decode small models with the engine and with torch; exit with 0 if they agree.
 
-Run by `compilation` in a process of its own, since an instruction that the CPU cannot execute kills it.
+`compilation` runs it in a child process, since an instruction that the CPU cannot execute kills the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SOURCES = [[5, 9, 17, 8, 6, 2], [12, 2], [7, 7, 21, 2]]
 
 
 def worst_difference(system: str, int8: bool) -> float:
-    """Between log p by engine and by torch, of the hypotheses that the engine finds."""
+    """The largest difference between engine and torch in log p of the engine's hypotheses."""
     torch.manual_seed(1)
     sizes = {"d_model": 2 * LANES, "ffn_size": 40, "heads": 2, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
     model = build(system, size="tiny", vocab_size=50, **sizes).eval()
@@ -37,14 +37,14 @@ def worst_difference(system: str, int8: bool) -> float:
 
 
 def find_difference() -> str:
-    """Where engine and torch disagree; nothing if they agree."""
+    """A description of the first disagreement between engine and torch; empty if there is none."""
     for system in ("transformer-post", "msc-surface"):
-        for int8, most in ((False, TOLERANCE), (True, INT8_TOLERANCE)):
+        for int8, tolerance in ((False, TOLERANCE), (True, INT8_TOLERANCE)):
             found = worst_difference(system, int8)
-            if not found <= most:
+            if not found <= tolerance:
                 return f"{system} in {8 if int8 else 32} bits: log p differs by {found:.3g}"
     return ""
 
 
 if __name__ == "__main__":
-    sys.exit(find_difference() or 0)  # a text is printed, and the exit code is 1
+    sys.exit(find_difference() or 0)  # text is printed, with exit code 1

@@ -1,4 +1,4 @@
-"""The engine one step at a time, behind search's protocol: for sampling, and for anything else that steps."""
+"""The engine behind the `Stepper` protocol, for sampling and other step-by-step decoding."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class EngineState:
-    """What has been written so far."""
+    """The state of step-by-step decoding."""
 
-    prepared: Prepared  # the sources, encoded
-    sources: NDArray[np.int64]  # numbers of those that are still there
-    past: Int32  # (B, W, T): where keys and values are that each row descends from
+    prepared: Prepared  # encoded sources
+    sources: NDArray[np.int64]  # indices of the remaining ones
+    past: Int32  # (B, W, T): cache rows of each row's prefix
 
 
 class EngineStepper:
@@ -43,23 +43,23 @@ class EngineStepper:
         batch, rows, position = state.past.shape
         count = batch * rows
         check_ids("target", tokens_R.numpy(), self.engine.vocabulary)
-        place = state.prepared.reserve(count)
-        past = np.concatenate([state.past, place.reshape(batch, rows, 1)], axis=2)
+        cache_rows = state.prepared.reserve(count)
+        past = np.concatenate([state.past, cache_rows.reshape(batch, rows, 1)], axis=2)
         sources = state.sources.repeat(rows)
         positions = np.full(count, position)
-        state.prepared.run(tokens_R.numpy(), positions, place, sources, past.reshape(count, -1))
+        state.prepared.run(tokens_R.numpy(), positions, cache_rows, sources, past.reshape(count, -1))
         scores, normaliser = (
             torch.from_numpy(part.copy()).view(batch, rows, -1) for part in state.prepared.distribution(count)
         )
         return LogProbs(scores, normaliser), replace(state, past=past)
 
     def reorder(self, state: EngineState, rows_R: Tensor) -> EngineState:
-        """Rows take over others' pasts; no key or value moves."""
+        """Reorder the rows' prefixes; keys and values do not move."""
         batch, _, length = state.past.shape
         past = state.past.reshape(-1, length)[rows_R.numpy()].reshape(batch, len(rows_R) // max(1, batch), length)
         return replace(state, past=past)
 
     def keep(self, state: EngineState, sources: Tensor) -> EngineState:
-        """The state of these sources only."""
+        """Keep only these sources."""
         kept = sources.numpy()
         return replace(state, sources=state.sources[kept], past=state.past[kept])

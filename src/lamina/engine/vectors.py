@@ -1,7 +1,7 @@
-"""Vectors of 32-bit floats that compiled functions keep in CPU registers: the only file that knows LLVM.
+"""SIMD vectors of 32-bit floats for compiled functions, emitted as LLVM IR.
 
-`Vector` is as wide as this machine's registers (`LANES`). Addresses are plain integers, in bytes. A loop over vectors
-written with these functions is compiled to exactly the instructions it names; nothing depends on an auto-vectoriser.
+`Vector` is as wide as this machine's registers (`LANES`). Addresses are plain integers, in bytes. Loops over vectors
+written with these functions compile to exactly these instructions, independent of auto-vectorisation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lamina.base.cpu import chosen_set
 
 INSTRUCTION_SET = chosen_set()
 LANES = INSTRUCTION_SET.lanes
-BYTES = 4 * LANES  # of a vector
+BYTES = 4 * LANES  # bytes of a vector
 
 F32, I1, I8, I16, I32, I64 = ir.FloatType(), *(ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 FLOATS, INTEGERS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
@@ -40,7 +40,7 @@ class Vector(types.Type):
 
 @registry.register_default(Vector)
 class VectorModel(models.PrimitiveModel):
-    """LLVM's own vector type."""
+    """Represents `Vector` as LLVM's vector type."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, FLOATS)  # type: ignore[no-untyped-call]
@@ -51,21 +51,21 @@ Emit = Callable[..., Any]  # (builder, *values) → value
 
 
 def instruction(result: Any, *arguments: Any) -> Callable[[Emit], Any]:
-    """Make a function that compiled code can call from one that emits LLVM instructions."""
+    """Turn a function that emits LLVM instructions into one that compiled code can call."""
 
     def decorate(emit: Emit) -> Any:
         def typed(context: Any, *given: Any) -> Any:
             return result(*arguments), lambda _, builder, __, values: emit(builder, *values)
 
         typed.__name__, typed.__doc__ = emit.__name__, emit.__doc__
-        typed.__signature__ = inspect.signature(emit)  # type: ignore[attr-defined]  # numba counts its parameters
+        typed.__signature__ = inspect.signature(emit)  # type: ignore[attr-defined]  # numba inspects the signature
         return intrinsic(typed)
 
     return decorate
 
 
 def call_llvm(builder: Any, name: str, result: Any, *values: Any) -> Any:
-    """Call one of LLVM's own functions."""
+    """Call an LLVM intrinsic."""
     kind = ir.FunctionType(result, [value.type for value in values])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
 
@@ -76,14 +76,14 @@ def constant(value: float, kind: Any = FLOATS) -> Any:
 
 
 def broadcast(builder: Any, scalar: Any, kind: Any = FLOATS) -> Any:
-    """One value into every lane."""
+    """Copy one value to every lane."""
     undefined = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, kind.count), [0] * kind.count))
 
 
 def shuffle(builder: Any, one: Any, other: Any, lanes: Sequence[int]) -> Any:
-    """Lanes of two vectors, selected by number."""
+    """Select lanes of two vectors by index."""
     return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
 
@@ -104,12 +104,12 @@ def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def at_least(builder: Any, x: Any, floor: Any) -> Any:
-    """max(x, floor); what is not a number stays so."""
+    """max(x, floor); NaN stays NaN."""
     return builder.select(builder.fcmp_ordered("<", x, floor), floor, x)
 
 
-def in_pairs(builder: Any, x: Any, combine: Emit) -> Any:
-    """Combine all lanes into one value, the halves first."""
+def reduce_lanes(builder: Any, x: Any, combine: Emit) -> Any:
+    """Combine all lanes into one value, by halves."""
     size = LANES
     while size > 1:
         size //= 2
@@ -123,7 +123,7 @@ def add_floats(builder: Any, a: Any, b: Any) -> Any:
 
 
 def loop(builder: Any, end: Any, step: int, starts: Sequence[Any], body: Emit) -> list[Any]:
-    """Values carried through `for k in range(0, end, step)`; `body(k, values)` emits one round and gives new ones."""
+    """Emit `for k in range(0, end, step)`, where `body(k, values)` emits one iteration and returns the next values."""
     before, inside, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
     builder.branch(inside)
     builder.position_at_end(inside)
@@ -141,25 +141,25 @@ def loop(builder: Any, end: Any, step: int, starts: Sequence[Any], body: Emit) -
 
 @instruction(vector, types.int64)
 def load(builder: Any, address: Any) -> Any:
-    """A vector from memory."""
+    """Load a vector."""
     return load_at(builder, address, 0, FLOATS)
 
 
 @instruction(types.void, types.int64, vector)
 def store(builder: Any, address: Any, value: Any) -> None:
-    """A vector to memory."""
+    """Store a vector."""
     store_at(builder, value, address)
 
 
 @instruction(types.float32, types.int64)
 def load_float(builder: Any, address: Any) -> Any:
-    """One float from memory."""
+    """Load one float."""
     return load_at(builder, address, 0, F32)
 
 
 @instruction(types.void, types.int64, types.float32)
 def store_float(builder: Any, address: Any, value: Any) -> None:
-    """One float to memory."""
+    """Store one float."""
     store_at(builder, value, address)
 
 
@@ -177,7 +177,7 @@ def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 @instruction(vector, vector, vector)
 def maximum(builder: Any, a: Any, b: Any) -> Any:
-    """The larger in every lane; b where a is not a number."""
+    """The larger in every lane; b where a is NaN."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
@@ -197,31 +197,31 @@ def where_negative(builder: Any, x: Any, a: Any, b: Any) -> Any:
 @instruction(types.float32, vector)
 def lane_sum(builder: Any, x: Any) -> Any:
     """The sum of all lanes."""
-    return in_pairs(builder, x, add_floats)
+    return reduce_lanes(builder, x, add_floats)
 
 
 @instruction(types.float32, vector)
 def lane_max(builder: Any, x: Any) -> Any:
     """The largest lane."""
-    return in_pairs(builder, x, lambda _, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
+    return reduce_lanes(builder, x, lambda _, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 
 
 @instruction(types.int64, vector, vector)
 def lanes_above(builder: Any, a: Any, b: Any) -> Any:
-    """A bit for every lane of a that is above b's."""
+    """A bit mask of the lanes in which a > b."""
     bits = builder.bitcast(builder.fcmp_ordered(">", a, b), ir.IntType(LANES))
     return builder.zext(bits, I64)
 
 
 @instruction(types.int64, types.int64)
 def lowest_bit(builder: Any, bits: Any) -> Any:
-    """The number of the lowest bit that is set."""
+    """The index of the lowest set bit."""
     return call_llvm(builder, "llvm.cttz.i64", I64, bits, ir.Constant(I1, 0))
 
 
 @instruction(vector, vector, types.int64, types.float32)
 def first_lanes(builder: Any, x: Any, count: Any, other: Any) -> Any:
-    """The first `count` lanes of x, and `other` in the rest."""
+    """The first `count` lanes of x, and `other` in the remaining ones."""
     lanes = ir.Constant(INTEGERS, list(range(LANES)))
     inside = builder.icmp_signed("<", lanes, broadcast(builder, builder.trunc(count, I32), INTEGERS))
     return builder.select(inside, x, broadcast(builder, other))
@@ -237,15 +237,15 @@ def fold_halves(builder: Any, a: Any, b: Any, groups: int) -> Any:
 
 @instruction(types.void, types.int64, vector, vector, vector, vector)
 def store_lane_sums(builder: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> None:
-    """The sums of four vectors, stored consecutively."""
+    """Store the lane sums of four vectors consecutively."""
     four = fold_halves(builder, fold_halves(builder, a, b, 1), fold_halves(builder, c, d, 1), 2)
-    own = LANES // 4
-    size = own
+    quarter = LANES // 4
+    size = quarter
     while size > 1:
         size //= 2
-        turned = [g * own + (n + size) % own for g in range(4) for n in range(own)]
-        four = builder.fadd(four, shuffle(builder, four, four, turned))
-    store_at(builder, shuffle(builder, four, four, [g * own for g in range(4)]), address)
+        rotated = [g * quarter + (n + size) % quarter for g in range(4) for n in range(quarter)]
+        four = builder.fadd(four, shuffle(builder, four, four, rotated))
+    store_at(builder, shuffle(builder, four, four, [g * quarter for g in range(4)]), address)
 
 
 # 2^f for |f| ≤ ½ to 8e-8: the polynomial of degree 5 through Chebyshev's points
@@ -254,7 +254,7 @@ EXP2 = [float(value) for value in Chebyshev.interpolate(np.exp2, 5, domain=[-0.5
 
 @instruction(vector, vector)
 def exp(builder: Any, x: Any) -> Any:
-    """e^x for x ≤ 0, as 2^i·2^f: i goes into the exponent's bits, and 2^f, |f| ≤ ½, is a polynomial."""
+    """e^x for x ≤ 0, as 2^i·2^f: i is added to the exponent bits, and 2^f, |f| ≤ ½, is a polynomial."""
     y = at_least(builder, builder.fmul(x, constant(math.log2(math.e))), constant(-127.0))
     i = builder.fptosi(builder.fsub(y, constant(0.5)), INTEGERS)
     f = builder.fsub(y, builder.sitofp(i, FLOATS))
@@ -267,7 +267,7 @@ def exp(builder: Any, x: Any) -> Any:
 
 @instruction(vector, vector)
 def log(builder: Any, x: Any) -> Any:
-    """ln x for ordinary x > 0: x = 2^e·m with m from √½ to √2, and ln m = 2·artanh((m−1)/(m+1)), a short series."""
+    """ln x for normal x > 0: x = 2^e·m with m from √½ to √2, and ln m = 2·artanh((m−1)/(m+1)), a short series."""
     bits = builder.bitcast(x, INTEGERS)
     root_half = constant(0x3F3504F3, INTEGERS)  # the bits of √½
     shifted = builder.sub(bits, root_half)

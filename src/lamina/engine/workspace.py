@@ -1,4 +1,4 @@
-"""Room for one search at a time: the registers of a program, and the lists that say what each row reads."""
+"""The workspace of one search: the registers of a program, and the lists of what each row reads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lamina.engine.program import Program
 from lamina.engine.search import FIXED, ROW, SOURCE_TOKEN, WRITTEN
 
 Floats = NDArray[np.float32]
-LARGE = 4 << 20  # bytes from which large pages pay
+LARGE = 4 << 20  # bytes from which huge pages pay off
 
 
 def allocate(floats: int) -> Floats:
-    """Zeros at the beginning of a cache line; where there are many, the system is asked for large pages."""
+    """Allocate zeros aligned to a cache line, in huge pages if there are many."""
     size = max(64, 4 * floats)
     if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
         memory = mmap.mmap(-1, size)
@@ -30,7 +30,7 @@ def allocate(floats: int) -> Floats:
 
 
 def join_weights(program: Program) -> Floats:
-    """All pieces of a new program in one buffer; the pieces are given up."""
+    """Concatenate the weights of a new program into one buffer, and release the pieces."""
     weights = allocate(program.size)
     np.concatenate(program.pieces, out=weights)
     program.pieces.clear()
@@ -38,7 +38,7 @@ def join_weights(program: Program) -> Floats:
 
 
 class Workspace:
-    """Grows to the largest batch it has seen."""
+    """The mutable state of one search, which grows to the largest batch so far."""
 
     def __init__(self, program: Program, weights: Floats, codes: Mapping[str, NDArray[np.int64]]) -> None:
         self.program = program
@@ -53,20 +53,20 @@ class Workspace:
         self.table = np.zeros((9, 0), np.int64)
         self.numbers = np.zeros(0, np.int32)
         self.scores = np.zeros((self.heads, 0), np.float32)
-        self._weights = weights  # which fixed registers point to
+        self._weights = weights  # referenced by fixed registers
         for register, weight in program.fixed.items():
             self.registers[register] = weights.ctypes.data + 4 * weight.offset, 0
 
     def fit(self, rows: int, source_tokens: int, written: int, keys: int, positions: int, numbers: int) -> None:
-        """Make room: rows of each kind, keys that one row attends to, positions, and entries of `numbers`."""
+        """Grow to hold these rows of each kind, keys that one row attends to, positions, and entries of `numbers`."""
         for kind, wanted in ((ROW, rows), (SOURCE_TOKEN, source_tokens), (WRITTEN, written)):
             if wanted > self.capacity[kind]:
                 self._grow(kind, wanted)
         if rows > self.table.shape[1]:
             self.table = np.zeros((9, self.capacity[ROW]), np.int64)
         if keys + 4 > self.scores.shape[1]:
-            room = padded(keys + 4, 64)
-            self.scores = allocate(self.heads * room).reshape(self.heads, room)
+            capacity = padded(keys + 4, 64)
+            self.scores = allocate(self.heads * capacity).reshape(self.heads, capacity)
         if numbers > len(self.numbers):
             grown = np.zeros(numbers + numbers // 4, np.int32)
             grown[: len(self.numbers)] = self.numbers
@@ -74,9 +74,9 @@ class Workspace:
         self._fit_positions(positions)
 
     def rows(self, records: NDArray[np.int64] | None = None, record_bytes: int = 0) -> Rows:
-        """What the machine is told."""
-        kept = self.records if records is None else records
-        return Rows(self.table, self.numbers, self.scores, kept, record_bytes)
+        """The inputs of an execution."""
+        addresses = self.records if records is None else records
+        return Rows(self.table, self.numbers, self.scores, addresses, record_bytes)
 
     def view(self, register: int, rows: int) -> Floats:
         """The first rows of a register."""
@@ -90,9 +90,9 @@ class Workspace:
         return self.buffers[kind][first : first + rows * width].reshape(rows, width)
 
     def _grow(self, kind: int, wanted: int) -> None:
-        """A larger buffer for all registers of a kind; what they hold is kept."""
+        """Enlarge the buffer of all registers of a kind, keeping their content."""
         capacity, before = wanted + wanted // 4, self.capacity[kind]
-        members = [number for number, own in enumerate(self.program.kinds) if own == kind]
+        members = [number for number, each in enumerate(self.program.kinds) if each == kind]
         widths = [self.program.widths[number] for number in members]
         buffer = allocate(capacity * sum(widths))
         first = 0
@@ -110,8 +110,8 @@ class Workspace:
         for register, vectors in self.program.positions.items():
             width = self.program.widths[register]
             if register not in self.tables or len(self.tables[register]) < wanted:
-                place = vectors.frequencies.offset
-                frequencies = self._weights[place : place + vectors.size]
+                offset = vectors.frequencies.offset
+                frequencies = self._weights[offset : offset + vectors.size]
                 table = position_table(vectors.first, frequencies, max(256, 2 * wanted))
                 rows = allocate(len(table) * width).reshape(len(table), width)
                 rows[:, : table.shape[1]] = table
@@ -120,7 +120,7 @@ class Workspace:
 
 
 def position_table(first: int, frequencies: Floats, count: int) -> Floats:
-    """The vectors of positions, sines before cosines: angles in 32 bits, as in torch, and both rounded once."""
+    """Position vectors, sines before cosines: angles in 32 bits, as in torch, and sine and cosine rounded once."""
     angles = np.arange(first, first + count, dtype=np.float32)[:, None] * frequencies
     wide = angles.astype(np.float64)
     table: Floats = np.concatenate([np.sin(wide), np.cos(wide)], axis=1).astype(np.float32)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def split_evenly(layers: int, blocks: int) -> tuple[int, ...]:
-    """Equal block sizes; `check_blocks` has made sure that they exist."""
+    """Equal block sizes; `check_blocks` ensures that `layers` is a multiple of `blocks`."""
     return (layers // blocks,) * blocks
 
 
@@ -23,7 +23,7 @@ def block_ends(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_blocks(socket: str, name: str, sizes: tuple[int, ...] | None, model: ModelConfig) -> Iterator[Problem]:
-    """One block per decoder layer, and together all encoder layers."""
+    """Check that there is one block per decoder layer, and that together they hold all encoder layers."""
     layers, blocks = model.encoder.layers, model.decoder.layers
     if sizes is None:
         if layers % blocks:

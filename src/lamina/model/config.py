@@ -54,14 +54,14 @@ class ModelConfig(Settings):
 
     @classmethod
     def part(cls, name: str, value: Any) -> type[Settings] | None:
-        """A socket's settings class is found by its `type`."""
+        """The settings class of an option; a socket's is chosen by its `type`."""
         table = SOCKETS.get(name)
         if table is None:
             return super().part(name, value)
         return table.get(str(value.get("type"))) if isinstance(value, Mapping) else None
 
     def problems(self) -> list[Problem]:
-        """Everything that does not fit together, all at once."""
+        """All incompatibilities between the options."""
         found: list[Problem] = []
         if self.d_model % self.heads:
             found.append(Problem("heads", f"must divide d_model {self.d_model}, but is {self.heads} instead."))

@@ -1,4 +1,4 @@
-"""The one decoder: its attention kind, its wiring and the number of memory streams are choices."""
+"""The decoder, with configurable target attention, wiring and number of memory streams."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DecoderSettings(Settings):
     tie_encoder: bool = False  # `mixed` only: layer j shares attention and feed-forward with encoder layer j
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """Merged and mixed attention read one stream; tying needs a partner for every layer."""
+        """Merged and mixed attention read one stream; tying needs an encoder layer for every decoder layer."""
         if self.attention in ("merged", "mixed") and model.bridge.streams > 1:
             yield Problem(
                 "decoder.attention",
@@ -77,7 +77,7 @@ class CrossAttention(nn.Module):
         self.fusion = model.bridge.build_fusion(model.d_model)
 
     def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
-        """(B, T, D) → (B, T, D); in search T is the rows of one source."""
+        """(B, T, D) → (B, T, D); in search T is the beam of one source."""
         return self.fusion(
             *(
                 attention.read(x_BTD, stream, memory.mask)
@@ -87,7 +87,7 @@ class CrossAttention(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Target attention, cross-attention where that does not read the memory itself, feed-forward."""
+    """Target attention, cross-attention unless the former reads the memory too, and feed-forward."""
 
     def __init__(self, model: ModelConfig, twin: EncoderLayer | None) -> None:
         super().__init__()
@@ -101,27 +101,27 @@ class DecoderLayer(nn.Module):
 
     @property
     def readers(self) -> list[Attention]:
-        """What reads the memory, one for each of its streams."""
+        """The attentions that read the memory, one for each of its streams."""
         reader = self.target_attention.memory_reader
         return [reader] if reader is not None else list(self.cross_attention.streams)
 
     def project_memory(self, memory: Memory) -> tuple[KeysValues, ...]:
-        """Keys and values of every stream of a memory, once per source."""
+        """Project every stream of a memory to keys and values, once per source."""
         return tuple(reader.project_kv(x_BSD) for reader, x_BSD in zip(self.readers, memory.streams, strict=True))
 
     def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
-        """All target positions at once."""
+        """Compute all target positions at once."""
         attended_BTD = self.target_attention(self.target_residual.pre_norm(x_BTD), memory)
         return self.read(self.target_residual.add_residual(x_BTD, attended_BTD), memory)
 
     def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
-        """One new position of every row."""
+        """Compute one new position of every row."""
         normed_BWD = self.target_residual.pre_norm(x_BWD)
         attended_BWD, cache = self.target_attention.step(normed_BWD, memory, cache, context)
         return self.read(self.target_residual.add_residual(x_BWD, attended_BWD), memory), cache
 
     def read(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
-        """What follows the target attention; every position (or row) is on its own here."""
+        """The sublayers after the target attention, which treat every position independently."""
         if self.target_attention.memory_reader is None:
             attended_BTD = self.cross_attention(self.cross_residual.pre_norm(x_BTD), memory)
             x_BTD = self.cross_residual.add_residual(x_BTD, attended_BTD)
@@ -130,7 +130,7 @@ class DecoderLayer(nn.Module):
 
 
 def build_target_attention(model: ModelConfig, twin: EncoderLayer | None) -> TargetAttention:
-    """The module for a kind's name; a tied layer takes its twin's weights."""
+    """Build the configured target attention; a tied layer shares the weights of its twin."""
     kind = model.decoder.attention
     if kind == "average":
         return AverageAttention(model.d_model)
@@ -145,28 +145,26 @@ def build_target_attention(model: ModelConfig, twin: EncoderLayer | None) -> Tar
 
 @dataclass(frozen=True)
 class DecoderCache:
-    """What incremental decoding keeps of what was written, and which of it each row descends from."""
+    """The state of incremental decoding: every layer's cache, and which past keys belong to each row."""
 
     layers: tuple[Cache, ...]
-    seen_BWM: (
-        Tensor  # M keys, one of each row at each position: 0 for a row's own past, so little that it hides others'
-    )
+    seen_BWM: Tensor  # additive mask over the keys of all rows: 0 for a row's own past, else the lowest value
     position: int
 
     def reorder(self, rows_R: Tensor) -> DecoderCache:
-        """Row i becomes the row that was `rows_R[i]`, of the same source."""
+        """Replace row i by row `rows_R[i]`, which belongs to the same source."""
         layers = tuple(layer.reorder(rows_R) for layer in self.layers)
         return DecoderCache(layers, take_rows(self.seen_BWM, rows_R), self.position)
 
 
 @cache
 def own_past_mask(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Of what all rows write at one position, each sees its own."""
+    """Mask of one position's keys: each row sees its own only."""
     return additive_mask(torch.eye(rows, dtype=torch.bool, device=device), dtype)
 
 
 class Decoder(nn.Module):
-    """Embedded target in, the states of every layer out; whole sentences or step by step."""
+    """Maps embedded targets to the states of every layer, for whole sentences or step by step."""
 
     def __init__(self, model: ModelConfig, encoder: nn.Module) -> None:
         super().__init__()
@@ -185,7 +183,7 @@ class Decoder(nn.Module):
         self.final_norm = norm_if_pre(model.d_model, model.norm)
 
     def project_memories(self, memories: tuple[Memory, ...]) -> tuple[CrossKV, ...]:
-        """Keys and values of every layer's memory, once per source."""
+        """Project every layer's memory to keys and values, once per source."""
         pairs = zip(self.layers, memories, strict=True)
         projected = [(layer.project_memory(memory), memory.valid_BS) for layer, memory in pairs]
         streams, first_valid_BS = projected[0]
@@ -198,7 +196,7 @@ class Decoder(nn.Module):
         )
 
     def forward(self, x_BTD: Tensor, memories: tuple[CrossKV, ...]) -> DecoderStates:
-        """All target positions at once."""
+        """Compute all target positions at once."""
         layers = (partial(layer, memory=memory) for layer, memory in zip(self.layers, memories, strict=True))
         outputs, result_BTD = run_stack(self.wiring, x_BTD, layers)
         return DecoderStates(outputs, self.final_norm(result_BTD), x_BTD)
@@ -213,7 +211,7 @@ class Decoder(nn.Module):
     def step(
         self, x_BWD: Tensor, memories: tuple[CrossKV, ...], cache: DecoderCache
     ) -> tuple[DecoderStates, DecoderCache]:
-        """One new position of every row."""
+        """Compute one new position of every row."""
         batch, rows, _ = x_BWD.shape
         own_WW = own_past_mask(rows, cache.seen_BWM.dtype, x_BWD.device)
         seen_BWM = torch.cat([cache.seen_BWM, own_WW.expand(batch, rows, rows)], dim=2)

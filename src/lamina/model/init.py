@@ -1,4 +1,4 @@
-"""Initialisation schemes, a function each."""
+"""Initialisation schemes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
 
 
 def initialise(model: nn.Module, scheme: Scheme) -> None:
-    """Draw every matrix by the scheme and set biases to 0; embeddings and mixing weights keep their own start."""
+    """Initialise every matrix by the scheme and biases to 0; embeddings and mixing weights initialise themselves."""
     draw = {"xavier": xavier, "ds": depth_scaled, "lipschitz": lipschitz}[scheme]
     for name, gain, matrix in _matrices(model):
         draw(name, gain, matrix)
 
 
 def xavier(name: str, gain: float, matrix: Tensor) -> None:
-    """The backbone's: Xavier-uniform, with gain 1/√2 for queries, keys and values."""
+    """Xavier-uniform, with gain 1/√2 for queries, keys and values, as in fairseq."""
     nn.init.xavier_uniform_(matrix, gain)
 
 
@@ -43,7 +43,7 @@ def lipschitz(name: str, gain: float, matrix: Tensor) -> None:
 
 @torch.no_grad()
 def _matrices(model: nn.Module) -> Iterator[tuple[str, float, Tensor]]:
-    """Every matrix by itself, packed ones taken apart, with its name and the backbone's gain for it."""
+    """Every matrix, with packed ones split, its name and its Xavier gain."""
     packed = {id(module.qkv) for module in model.modules() if isinstance(module, Attention)}
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):

@@ -1,4 +1,4 @@
-"""The whole model: the picture of the three sockets, in code.
+"""The whole model, composed of an encoder, a bridge, a decoder and a head.
 
 tokens ─ embed ─► ENCODER ─► EncoderStates ─► BRIDGE ─► one Memory per decoder layer ─► decoder ─► HEAD
 """
@@ -22,7 +22,7 @@ from lamina.text.vocabulary import BOS, EOS, PAD, UNK
 
 @dataclass(frozen=True)
 class ProjectedSource:
-    """All that decoding needs of a batch of sources, one row per source."""
+    """A batch of sources, projected for decoding."""
 
     decoder: tuple[CrossKV, ...]
     head: Any

@@ -1,4 +1,4 @@
-"""What the configurations of encoders, bridges and heads have in common, and how a socket finds its own."""
+"""The base classes of encoder, bridge and head configurations, and the choice between them by `type`."""
 
 from __future__ import annotations
 
@@ -19,68 +19,68 @@ if TYPE_CHECKING:
 
 
 class EncoderSettings(Settings, ABC):
-    """What every encoder's configuration has."""
+    """The base of every encoder's configuration."""
 
     type: str
     layers: int  # number of layers
     makes_contexts: ClassVar[bool] = False
 
     def block_sizes(self, model: ModelConfig) -> tuple[int, ...] | None:
-        """Layers per block, where the encoder has blocks of its own."""
+        """Layers per block, or None if the encoder has no blocks."""
         return None
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """What does not fit together with the rest of the model."""
+        """Incompatibilities with the rest of the model."""
         yield from ()
 
     @abstractmethod
     def build(self, model: ModelConfig) -> nn.Module:
-        """A module from `EncoderStates` with an embedding to `EncoderStates` with layers."""
+        """Build a module that fills in the layers and top of embedded `EncoderStates`."""
 
 
 class BridgeSettings(Settings, ABC):
-    """What every bridge's configuration has."""
+    """The base of every bridge's configuration."""
 
     type: str
     streams: ClassVar[int] = 1
     reads_contexts: ClassVar[bool] = False
-    grows_decoder: ClassVar[bool] = False  # whether the decoder is wired around a trained one
+    grows_decoder: ClassVar[bool] = False  # whether the decoder extends a trained one
 
     @property
     def reads_top(self) -> bool:
-        """Whether the encoder's final states are trained through this bridge."""
+        """Whether this bridge reads the encoder's final states."""
         return False
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """What does not fit together with the rest of the model."""
+        """Incompatibilities with the rest of the model."""
         yield from ()
 
     def build_fusion(self, d_model: int) -> nn.Module:
-        """How the decoder joins what it read from each stream into one."""
+        """Build the module with which the decoder combines the attended streams."""
         return nn.Identity()
 
     @abstractmethod
     def build(self, model: ModelConfig) -> nn.Module:
-        """A module from `EncoderStates` to one `Memory` per decoder layer."""
+        """Build a module from `EncoderStates` to one `Memory` per decoder layer."""
 
 
 class HeadSettings(Settings, ABC):
-    """What every head's configuration has."""
+    """The base of every head's configuration."""
 
     type: str
-    copies: ClassVar[bool] = False  # source tokens, so that both sides need one vocabulary
+    copies: ClassVar[bool] = False  # whether it copies source tokens, which requires a joint vocabulary
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """What does not fit together with the rest of the model."""
+        """Incompatibilities with the rest of the model."""
         yield from ()
 
     @abstractmethod
     def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> Head:
-        """A `Head` over the softmax matrix, which may be an embedding's."""
+        """Build a head over the softmax matrix, which may be shared with an embedding."""
 
 
 def choose(table: Mapping[str, type[Settings]]) -> Callable[[Any], Any]:
-    """A validator that finds the class for `{"type": name, …}` in a socket's table."""
+    """A validator that looks up the class for `{"type": name, …}` in a socket's table."""
 
     def validate(value: Any) -> Any:
         if isinstance(value, Settings):

@@ -1,4 +1,4 @@
-"""The only types that cross the sockets, and the one way to map over their tensors."""
+"""The types that encoders, bridges, the decoder and heads exchange."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 class EncoderStates:
     """Everything an encoder provides for a batch of sources.
 
-    Embedding fills the first six fields, the encoder the rest.
+    The embedding sets the first six fields; the encoder adds the others and replaces `top_BSD`.
     """
 
     source_BS: Tensor  # token ids
     valid_BS: Tensor  # True = real token
-    mask_B11S: Tensor  # the same, to be added to attention scores: 0, or so little that nothing is seen
+    mask_B11S: Tensor  # the same as an additive mask for attention scores
     surface_BSD: Tensor  # scaled embeddings without positions, under the dropout mask of `embedded_BSD`
     embedded_BSD: Tensor  # the encoder's input
     top_BSD: Tensor  # the encoder's final states
@@ -37,33 +37,33 @@ class Memory:
 
 @dataclass(frozen=True)
 class DecoderStates:
-    """What a head sees of the decoder."""
+    """The decoder's states as a head reads them."""
 
     layers: tuple[Tensor, ...]  # every layer's raw output (B, T, D)
-    features_BTD: Tensor  # after the final norm, where there is one
+    features_BTD: Tensor  # after the final norm, if there is one
     input_BTD: Tensor  # the embedded target that the first layer reads
 
 
 @dataclass(frozen=True)
 class LogProbs:
-    """log p = scores − normaliser; a top-k needs the scores only."""
+    """log p = scores − normaliser; top-k needs only the scores."""
 
     scores_BTV: Tensor
     normaliser_BT1: Tensor
 
     def full(self) -> Tensor:
-        """The log-probabilities themselves, (B, T, V)."""
+        """The log-probabilities, (B, T, V)."""
         return self.scores_BTV - self.normaliser_BT1
 
 
 @dataclass(frozen=True)
 class Targets:
-    """The tokens that a loss is about, and how they count."""
+    """The target tokens of a loss, and their weights."""
 
     ids_BT: Tensor  # padded with `pad_id`
     pad_id: int
     smoothing: float = 0.0  # ε, spread over the vocabulary
-    importance_BT: Tensor | None = None  # how much each token counts in the total; without it 1
+    importance_BT: Tensor | None = None  # weight of each token in the total; None: 1
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,1 +1,1 @@
-"""The typed recipe: its schema, and a loader that reports every problem at once."""
+"""Recipes: their schema, and a loader that reports all problems at once."""

@@ -22,11 +22,11 @@ class Tier:
     batch_tokens: int
     accumulate: int
     lr: float
-    passes: int  # over the training pairs
+    passes: int  # epochs
 
 
-# More text carries a larger model and needs less dropout and fewer passes; small corpora get small batches, so that an
-# epoch has enough updates.
+# Larger corpora support larger models and need less dropout and fewer epochs; small corpora get small batches, so that
+# an epoch has enough updates.
 TIERS = (
     Tier(10_000, "tiny", 0.3, 1024, 1, 2e-3, 40),
     Tier(50_000, "tiny", 0.3, 2048, 1, 2e-3, 40),
@@ -35,17 +35,17 @@ TIERS = (
     Tier(float("inf"), "base", 0.1, 4096, 4, 7e-4, 10),
 )
 FEWEST_STEPS, MOST_STEPS = 1_000, 100_000
-VALIDATIONS = 20  # in all
+VALIDATIONS = 20  # per run
 
 
 def system_name(given: str | os.PathLike[str]) -> str | None:
-    """The system that is meant, unless there is a file of that name."""
+    """The system of this name, or None if there is none or a file has that name."""
     name = os.fspath(given)
     return name if name in SYSTEMS and not Path(name).is_file() else None
 
 
 def automatic_recipe(system: str, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a recipe for prepared data with this `meta.json`."""
+    """A recipe for prepared data with this `meta.json`."""
     train = meta["splits"]["train"]
     tier = next(each for each in TIERS if train["pairs"] <= each.pairs)
     wanted = tier.passes * train["tokens"]["target"] / (tier.batch_tokens * tier.accumulate)
@@ -71,7 +71,7 @@ def automatic_recipe(system: str, meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_choice(recipe: Recipe, size: str, pairs: int, run: Path) -> str:
-    """What was chosen and where to change it."""
+    """Describe the chosen settings, and how to change them."""
     train, dropout = recipe.train, recipe.model.dropout
     batch = f"{train.batch_tokens:,}" + (f" × {train.accumulate}" if train.accumulate > 1 else "")
     return (

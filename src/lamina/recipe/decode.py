@@ -1,4 +1,4 @@
-"""How a model decodes: a recipe's `decode`, and the options of every command that translates.
+"""Search settings: a recipe's `decode`, and the options of every command that translates.
 
 A field here becomes a key of the recipe, an option of `translate`, `eval` and `compare`, an argument of
 `Translator.translate` and a line of the reference; nothing else needs to change.

@@ -1,4 +1,4 @@
-"""The JSON schema of a recipe file, for editors that complete and check YAML."""
+"""The JSON schema of recipe files, for completion and validation in editors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FROM_THE_DATA = ("source_vocab", "target_vocab")
 
 
 def recipe_schema() -> dict[str, Any]:
-    """What a recipe file may contain; all keys are optional, since systems and sizes provide defaults."""
+    """The schema of a recipe file; all keys are optional, since systems and sizes provide defaults."""
     model = properties(ModelConfig)
     for name in FROM_THE_DATA:
         del model[name]
@@ -38,18 +38,18 @@ def recipe_schema() -> dict[str, Any]:
 
 
 def properties(settings: type[Settings]) -> dict[str, Any]:
-    """The options of a settings class that have no options of their own."""
+    """The schemas of a settings class's options."""
     fields = settings.model_json_schema().get("properties", {})
     return {name: {key: value for key, value in field.items() if key != "title"} for name, field in fields.items()}
 
 
 def mapping(options: dict[str, Any]) -> dict[str, Any]:
-    """An object with these keys and no others."""
+    """The schema of an object with these keys and no others."""
     return {"type": "object", "properties": options, "additionalProperties": False}
 
 
 def one_of(choices: Mapping[str, type[Settings]]) -> dict[str, Any]:
-    """A socket: any option of any choice, and once `type` is given, only that choice's."""
+    """The schema of a socket: the options of all choices, or those of one choice once `type` is given."""
     options: dict[str, Any] = {}
     only: list[dict[str, Any]] = []
     for name, settings in choices.items():

@@ -28,21 +28,21 @@ OVERRIDE = "--set"
 
 
 class RecipeError(UsageError):
-    """Every problem of a recipe, each on a line with its place."""
+    """All problems of a recipe, one per line with its location."""
 
 
 class Source:
-    """A recipe's content, and the place of every key: a line of the file, or the command line."""
+    """A recipe's content, and the location of every key: a line of the file, or the command line."""
 
     def __init__(self, name: str, content: Mapping[str, Any], node: Any = None) -> None:
         self.name = name
         self.content: dict[str, Any] = copy.deepcopy(dict(content))
-        self.places: dict[str, str] = {}
+        self.locations: dict[str, str] = {}
         self._record(node, "")
 
     @classmethod
     def read(cls, path: Traversable) -> Source:
-        """From a YAML file."""
+        """Read a YAML file."""
         try:
             text = path.read_text(encoding="utf-8")
             node = compose_yaml(text)
@@ -53,8 +53,8 @@ class Source:
             raise RecipeError(f"{path}: cannot be read ({error.strerror}).") from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
-            place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-            raise RecipeError(f"{place}: not YAML: {getattr(error, 'problem', None) or error}.") from error
+            location = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+            raise RecipeError(f"{location}: not YAML: {getattr(error, 'problem', None) or error}.") from error
         if not isinstance(content, dict):
             raise RecipeError(f"{path}: must be a mapping with keys such as `system`, `model` and `train`.")
         return cls(path.name, content, node)
@@ -63,7 +63,7 @@ class Source:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 path = f"{prefix}{key.value}"
-                self.places[path] = f"{self.name}:{key.start_mark.line + 1}"
+                self.locations[path] = f"{self.name}:{key.start_mark.line + 1}"
                 self._record(value, f"{path}.")
 
     def override(self, assignment: str) -> None:
@@ -79,30 +79,30 @@ class Source:
     def set(self, key: str, value: Any) -> None:
         """Set the value of a dotted key."""
         *parents, last = key.split(".")
-        place: Any = self.content
+        node: Any = self.content
         for parent in parents:
-            if isinstance(place, dict) and place.get(parent) is None:
-                place[parent] = {}
-            place = place[parent] if isinstance(place, dict) else None
-        if not isinstance(place, dict):
+            if isinstance(node, dict) and node.get(parent) is None:
+                node[parent] = {}
+            node = node[parent] if isinstance(node, dict) else None
+        if not isinstance(node, dict):
             raise UsageError(f"{OVERRIDE} {key}: `{'.'.join(parents)}` has no keys below it.")
-        place[last] = value
-        self.places[key] = OVERRIDE
+        node[last] = value
+        self.locations[key] = OVERRIDE
 
     def locate(self, key: str) -> str:
-        """The place of a key, or of the nearest key above it."""
+        """The location of a key, or of its nearest ancestor."""
         while key:
-            if key in self.places:
-                return self.places[key]
+            if key in self.locations:
+                return self.locations[key]
             key = key.rpartition(".")[0]
         return self.name
 
 
-Given = str | os.PathLike[str] | Mapping[str, Any]  # a file, a shipped recipe's or a system's name, or the content
+Given = str | os.PathLike[str] | Mapping[str, Any]  # a file, the name of a shipped recipe or a system, or the content
 
 
 def load_recipe_for(data: PreparedData, given: Given, overrides: Sequence[str | tuple[str, Any]] = ()) -> Recipe:
-    """A complete recipe for this data. An override is `key.path=value` in YAML, or a key and a value."""
+    """Load a complete recipe for this data. An override is `key.path=value` in YAML, or a key and a value."""
     source, target = data.text.source.vocabulary, data.text.target.vocabulary
     return load_recipe(open_recipe(given, data), overrides, (len(source), len(target)), source == target)
 
@@ -121,7 +121,7 @@ def load_recipe(
     vocab_size: tuple[int, int],
     shared_vocabulary: bool,
 ) -> Recipe:
-    """A complete recipe for data with these vocabularies."""
+    """Load a complete recipe for data with these vocabularies."""
     source = given if isinstance(given, Source) else Source.read(given)
     for each in overrides:
         if isinstance(each, str):
@@ -142,8 +142,8 @@ def load_recipe(
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        broken = describe(error, Recipe, data)
-        problems.extend(problem for problem in broken if data["model"] is not None or problem.key != "model")
+        found = describe(error, Recipe, data)
+        problems.extend(problem for problem in found if data["model"] is not None or problem.key != "model")
     if recipe is not None:
         problems.extend(recipe.problems())
         if recipe.model.head.copies and not shared_vocabulary and vocab_size[0] == vocab_size[1]:
@@ -173,7 +173,7 @@ def model_data(
     if any(problem.key in ("model.size", "system") for problem in problems):
         return None
     given = [key for key in ("source_vocab", "target_vocab") if own.pop(key, None) is not None]
-    if len(given) == 1:  # both are in the resolved recipe of a run, which may be copied for other data
+    if len(given) == 1:  # a run's resolved recipe has both, and may be reused for other data
         problems.append(Problem(f"model.{given[0]}", "not an option: it comes from the data."))
     chosen = settings(system, size, own)
     if not shared_vocabulary:
@@ -187,7 +187,7 @@ def dump_recipe(recipe: Recipe) -> str:
 
 
 def read_resolved(path: Path) -> Recipe:
-    """A recipe that `dump_recipe` wrote."""
+    """Read a recipe that `dump_recipe` wrote."""
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         return Recipe.model_validate_json(json.dumps(data))

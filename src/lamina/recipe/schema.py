@@ -49,7 +49,7 @@ class TrainSettings(Settings):
     compile: bool = False  # use `torch.compile`
 
     def problems(self) -> Iterator[Problem]:
-        """What does not fit together."""
+        """Incompatible options."""
         if self.schedule != "constant" and self.warmup >= self.max_steps:
             yield Problem(
                 "train.warmup",
@@ -62,7 +62,7 @@ class TrainSettings(Settings):
 
 
 class Recipe(Settings):
-    """A recipe with everything resolved: enough to rebuild the model and to train it again."""
+    """A fully resolved recipe, sufficient to rebuild the model and repeat its training."""
 
     name: Name
     system: str | None
@@ -71,6 +71,6 @@ class Recipe(Settings):
     decode: SearchSettings
 
     def problems(self) -> list[Problem]:
-        """Everything that does not fit together, all at once."""
+        """All incompatible options."""
         model = [Problem(f"model.{problem.key}", problem.message) for problem in self.model.problems()]
         return [*model, *self.train.problems()]

@@ -1,4 +1,4 @@
-"""The shipped recipes: commented YAML files, each with a header that says how to run it."""
+"""The shipped recipes: commented YAML files, each with a header on how to run it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,16 @@ HINT = "`lamina recipes` lists them."
 
 @dataclass(frozen=True)
 class ShippedRecipe:
-    """A recipe of the package, by name."""
+    """A recipe of the package."""
 
     name: str
 
     @property
     def file(self) -> Traversable:
-        """Where its text is."""
         return folder() / f"{self.name}{SUFFIX}"
 
     @cached_property
     def text(self) -> str:
-        """The whole file."""
         return self.file.read_text(encoding="utf-8")
 
     @property
@@ -56,7 +54,7 @@ class ShippedRecipe:
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """The recipe itself, as written."""
+        """The parsed recipe."""
         return dict(yaml.safe_load(self.text))
 
 
@@ -66,13 +64,13 @@ def folder() -> Traversable:
 
 
 def shipped_names() -> list[str]:
-    """Names of all shipped recipes; 6 layers come before 36."""
+    """Names of all shipped recipes in natural order: 6 layers before 36."""
     names = (file.name.removesuffix(SUFFIX) for file in folder().iterdir() if file.name.endswith(SUFFIX))
     return sorted(names, key=lambda name: re.sub(r"\d+", lambda number: number[0].zfill(4), name))
 
 
 def shipped_recipe(name: str) -> ShippedRecipe:
-    """A shipped recipe by name."""
+    """Look up a shipped recipe by name."""
     names = shipped_names()
     if name not in names:
         raise UsageError(f"Unknown recipe `{name}`.{nearest(name, names)} {HINT}")
@@ -80,7 +78,7 @@ def shipped_recipe(name: str) -> ShippedRecipe:
 
 
 def find_recipe(given: Path) -> Traversable:
-    """A recipe file, or else the shipped recipe of that name."""
+    """Find a recipe file, or else the shipped recipe of that name."""
     if given.exists() and not given.is_dir():
         return given
     names = shipped_names()

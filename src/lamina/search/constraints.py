@@ -1,4 +1,4 @@
-"""What may not be written next, as edits of a step's scores before the best are taken; the rules are in `rules`."""
+"""Constraints on the next token, applied to a step's scores; the rules are in `rules`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lamina.recipe.decode import SearchSettings
 from lamina.search.rules import FREE, forced_token, repeated_tokens
 from lamina.text.vocabulary import EOS, PAD
 
-Written = NDArray[np.int64]  # (B, W, T): what every row has written so far
+Written = NDArray[np.int64]  # (B, W, T): tokens of every row so far
 
 
 def constrain(
@@ -25,7 +25,7 @@ def constrain(
     limits_B: Sequence[int],
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> None:
-    """Leave every row only what it may write at its next position. The host asks the device nothing."""
+    """Mask the tokens that rows may not write at their next position, without synchronisation."""
     scores_BWV, position = log_probs.scores_BTV, written_BWT.shape[2]
     forbid_impossible(scores_BWV, log_probs.normaliser_BT1)
     forced_B = [
@@ -36,20 +36,20 @@ def constrain(
     if sources:
         index = to_device([sources, [forced_B[source] for source in sources]], scores_BWV.device)
         source_F, token_F = index.unbind()
-        own_FW = scores_BWV[source_F, :, token_F]
+        forced_FW = scores_BWV[source_F, :, token_F]
     if position < settings.min_length:
         scores_BWV.select(2, EOS).fill_(-torch.inf)
     if settings.no_repeat_ngram:
         forbid_repeats(scores_BWV, written_BWT, settings.no_repeat_ngram)
     if sources:
         scores_BWV.index_fill_(0, source_F, -torch.inf)
-        scores_BWV[source_F, :, token_F] = own_FW
+        scores_BWV[source_F, :, token_F] = forced_FW
 
 
 def forbid_impossible(scores_BWV: Tensor, normaliser_BW1: Tensor) -> None:
-    """Padding is never written, and a score that is not a number never wins."""
+    """Mask padding and NaN scores."""
     scores_BWV.select(2, PAD).fill_(-torch.inf)
-    if scores_BWV.device.type != "cpu" or math.isnan(float(normaliser_BW1.sum())):  # on a CPU asking is free
+    if scores_BWV.device.type != "cpu" or math.isnan(float(normaliser_BW1.sum())):  # free on a CPU
         scores_BWV.masked_fill_(scores_BWV.isnan() | normaliser_BW1.isnan(), -torch.inf)
         normaliser_BW1.masked_fill_(normaliser_BW1.isnan(), 0.0)
 
@@ -61,13 +61,13 @@ def to_device(numbers: Sequence[Sequence[int]], device: torch.device) -> Tensor:
 
 
 def forbid_repeats(scores_BWV: Tensor, written_BWT: Written, size: int) -> None:
-    """No n-gram of this size twice in a row's own text."""
+    """Mask tokens that would repeat an n-gram of this size within a row."""
     length = written_BWT.shape[2]
     banned = np.zeros(length, np.int64)
-    places: list[tuple[int, int, int]] = []
+    masked: list[tuple[int, int, int]] = []
     for source, row in np.ndindex(written_BWT.shape[:2]):
         count = repeated_tokens(written_BWT[source, row], length, size, banned)
-        places += [(source, row, int(token)) for token in banned[:count]]
-    if places:
-        source_X, row_X, token_X = to_device(list(zip(*places, strict=True)), scores_BWV.device).unbind()
+        masked += [(source, row, int(token)) for token in banned[:count]]
+    if masked:
+        source_X, row_X, token_X = to_device(list(zip(*masked, strict=True)), scores_BWV.device).unbind()
         scores_BWV.index_put_((source_X, row_X, token_X), scores_BWV.new_full((), -torch.inf))

@@ -1,4 +1,4 @@
-"""Several models that write one text: the mean of their probabilities."""
+"""Ensembles, which average the probabilities of several models."""
 
 from __future__ import annotations
 
@@ -16,25 +16,21 @@ States = tuple[Any, ...]
 
 
 class EnsembleStepper:
-    """Steps of the same vocabulary as one: p = (p_1 + … + p_n) / n."""
+    """Combines steppers of the same vocabulary: p = (p_1 + … + p_n) / n."""
 
     def __init__(self, members: Sequence[Stepper]) -> None:
         self.members = tuple(members)
 
     def start(self, source_BS: Tensor, rows: int) -> States:
-        """Each member's."""
         return tuple(member.start(source_BS, rows) for member in self.members)
 
     def step(self, tokens_R: Tensor, state: States) -> tuple[LogProbs, States]:
-        """The mean in probabilities."""
-        steps = [member.step(tokens_R, own) for member, own in zip(self.members, state, strict=True)]
-        together = torch.stack([log_probs.full() for log_probs, _ in steps]).logsumexp(dim=0) - math.log(len(steps))
-        return LogProbs(together, together.new_zeros(*together.shape[:2], 1)), tuple(own for _, own in steps)
+        steps = [member.step(tokens_R, each) for member, each in zip(self.members, state, strict=True)]
+        mean_BWV = torch.stack([log_probs.full() for log_probs, _ in steps]).logsumexp(dim=0) - math.log(len(steps))
+        return LogProbs(mean_BWV, mean_BWV.new_zeros(*mean_BWV.shape[:2], 1)), tuple(each for _, each in steps)
 
     def reorder(self, state: States, rows_R: Tensor) -> States:
-        """Each member's."""
-        return tuple(member.reorder(own, rows_R) for member, own in zip(self.members, state, strict=True))
+        return tuple(member.reorder(each, rows_R) for member, each in zip(self.members, state, strict=True))
 
     def keep(self, state: States, sources: Tensor) -> States:
-        """Each member's."""
-        return tuple(member.keep(own, sources) for member, own in zip(self.members, state, strict=True))
+        return tuple(member.keep(each, sources) for member, each in zip(self.members, state, strict=True))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Tokens, eos last, with their log p and score."""
+    """The tokens of an output, ending with eos, with their log p and score."""
 
     tokens: list[int]
     log_prob: float

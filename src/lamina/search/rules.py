@@ -1,7 +1,6 @@
-"""What a hypothesis may write next, and when it ends.
+"""The rules of which tokens a hypothesis may write next, and when it ends.
 
-Plain functions over numbers and arrays, so that the search in Python (any device, any stepper) calls them as they are
-and the CPU engine compiles them: the rules exist once.
+They are plain functions over numbers and arrays, which search calls in Python and the CPU engine compiles.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from typing import Any
 
 from lamina.text.vocabulary import EOS
 
-Array = Any  # a sequence of numbers that can be written: a numpy array, in Python or compiled
-FREE = -1
+Array = Any  # a numpy array, in Python or in compiled code
+FREE = -1  # no token is forced
 
 
 def forced_token(position: int, limit: int, prefix: Array, start: int, length: int) -> int:
-    """The token that must be written at a position: the prefix's (`prefix[start : start + length]`), at the limit eos.
+    """The forced token at a position: that of `prefix[start : start + length]`, eos at the limit, or else `FREE`.
 
-    `FREE` if there is a choice. A prefix may be longer than the limit, and wins over every other rule.
+    A prefix may be longer than the limit, and takes precedence over every other rule.
     """
     if position < length:
         return int(prefix[start + position])
@@ -25,7 +24,9 @@ def forced_token(position: int, limit: int, prefix: Array, start: int, length: i
 
 
 def repeated_tokens(written: Array, length: int, size: int, banned: Array) -> int:
-    """Tokens that would repeat an n-gram of this size in `written[:length]` (Paulus et al. 2018); fills `banned`."""
+    """Fill `banned` with the tokens that would repeat an n-gram of `written[:length]` (Paulus et al. 2018); return
+    their number.
+    """
     count = 0
     for end in range(size - 1, length):
         same = True
@@ -40,20 +41,20 @@ def repeated_tokens(written: Array, length: int, size: int, banned: Array) -> in
 
 
 def split_candidates(
-    sums: Array, tokens: Array, width: int, room: int, lowest: float, ended: Array, going: Array
+    sums: Array, tokens: Array, width: int, free: int, lowest: float, ended: Array, kept: Array
 ) -> tuple[int, int]:
-    """Ranks of 2·`width` candidates, best first, that end and that continue; returns how many of each.
+    """Split 2·`width` candidates, best first, into ranks that end and that continue; return the number of each.
 
-    An eos among the first `width` ends a hypothesis while there is room. The first `width` others continue,
-    so that the beam does not shrink. A sum of at most `lowest` is impossible.
+    An eos among the first `width` ends a hypothesis, for at most `free` of them. The first `width` others continue, so
+    that the beam does not shrink. Candidates with a sum of at most `lowest` never end.
     """
     ending = continuing = 0
     for rank in range(len(sums)):
         if tokens[rank] == EOS:
-            if rank < width and ending < room and sums[rank] > lowest:
+            if rank < width and ending < free and sums[rank] > lowest:
                 ended[ending] = rank
                 ending += 1
         elif continuing < width:
-            going[continuing] = rank
+            kept[continuing] = rank
             continuing += 1
     return ending, continuing

@@ -45,7 +45,7 @@ def sample(
     generator: torch.Generator,
     samples: int = 1,
 ) -> list[list[Hypothesis]]:
-    """Independent samples of every source, in the order they were drawn; log p is the model's own."""
+    """Draw independent samples for every source; their log p is that of the unmodified distribution."""
     sources, rows = len(source_BS), samples
     limits_B = [settings.limit(length) for length in (source_BS != PAD).sum(dim=1).tolist()]
     limits_B1 = to_device([limits_B], source_BS.device).T
@@ -62,14 +62,14 @@ def sample(
         chosen_BW = scores_BWV.gather(2, token_BW[..., None])[..., 0] - log_probs.normaliser_BT1[..., 0]
         log_prob_BW += chosen_BW.masked_fill(ended_BW, 0.0)
         ended_BW |= (token_BW == EOS) | (limits_B1 <= position)
-        token_and_end_2BW = torch.stack([token_BW, ended_BW.long()]).cpu()  # the step's only wait
+        token_and_end_2BW = torch.stack([token_BW, ended_BW.long()]).cpu()  # the step's only synchronisation
         written_BWT = torch.cat([written_BWT, token_and_end_2BW[0, ..., None]], dim=2)
         if bool(token_and_end_2BW[1].all()):
             break
         tokens_R = token_BW.flatten()
     return [
-        [finish(tokens, log_prob, settings.lenpen) for tokens, log_prob in zip(rows_of, sums, strict=True)]
-        for rows_of, sums in zip(written_BWT.tolist(), log_prob_BW.tolist(), strict=True)
+        [finish(tokens, log_prob, settings.lenpen) for tokens, log_prob in zip(outputs, sums, strict=True)]
+        for outputs, sums in zip(written_BWT.tolist(), log_prob_BW.tolist(), strict=True)
     ]
 
 
@@ -87,7 +87,7 @@ class Sampler:
 
 
 def draw(scores_BWV: Tensor, sampling: SamplingSettings, generator: torch.Generator) -> Tensor:
-    """A token for every row."""
+    """Draw a token for every row."""
     if sampling.temperature == 0:
         return scores_BWV.argmax(dim=2)
     scores_BWV = scores_BWV / sampling.temperature
@@ -96,9 +96,9 @@ def draw(scores_BWV: Tensor, sampling: SamplingSettings, generator: torch.Genera
         scores_BWV = scores_BWV.masked_fill(scores_BWV < least_BW1, -torch.inf)
     probs_BWV = scores_BWV.softmax(dim=2)
     if sampling.top_p is not None:
-        ordered_BWV, places_BWV = probs_BWV.sort(dim=2, descending=True)
+        ordered_BWV, order_BWV = probs_BWV.sort(dim=2, descending=True)
         outside = ordered_BWV.cumsum(dim=2) - ordered_BWV >= sampling.top_p
-        probs_BWV = probs_BWV.scatter(2, places_BWV, ordered_BWV.masked_fill(outside, 0.0))
+        probs_BWV = probs_BWV.scatter(2, order_BWV, ordered_BWV.masked_fill(outside, 0.0))
     return torch.multinomial(probs_BWV.flatten(0, 1), 1, generator=generator).view(scores_BWV.shape[:2])
 
 

@@ -35,9 +35,9 @@ ITERATIONS = 4
 class Shortlist:
     """A lexical table, with a digest of the vocabularies it belongs to."""
 
-    candidates: Int32  # (source vocabulary, K) target ids, −1 where there are fewer
+    candidates: Int32  # (source vocabulary, K) target ids, padded with −1
     frequent: Int32
-    vocabularies: str  # a digest of both
+    vocabularies: str  # digest of both vocabularies
 
     def select(self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None = None) -> Words:
         """The target ids that these sources may need, including those of forced prefixes."""
@@ -71,9 +71,9 @@ def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
     path = folder / TABLE
     try:
         with safetensors.safe_open(path, "np") as opened:
-            about = opened.metadata() or {}
+            metadata = opened.metadata() or {}
         tensors = load_file(path)
-        shortlist = Shortlist(tensors["candidates"], tensors["frequent"], about.get("vocabularies", ""))
+        shortlist = Shortlist(tensors["candidates"], tensors["frequent"], metadata.get("vocabularies", ""))
     except FileNotFoundError as error:
         raise DataError(f"{path}: not found; create it with `lamina shortlist`.") from error
     except (OSError, KeyError, safetensors.SafetensorError) as error:
@@ -86,7 +86,7 @@ def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
 
 
 def digest_vocabularies(text: TextPipeline) -> str:
-    """Pipelines with the same digest assign the same ids."""
+    """A digest of both vocabularies; pipelines with the same digest assign the same ids."""
     both = f"{text.source.vocabulary.text()}\0{text.target.vocabulary.text()}"
     return hashlib.sha256(both.encode("utf-8")).hexdigest()
 
@@ -94,7 +94,7 @@ def digest_vocabularies(text: TextPipeline) -> str:
 def learn_shortlist(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]], text: TextPipeline, candidates: int, frequent: int
 ) -> Shortlist:
-    """A table of t(target | source), estimated from encoded pairs with IBM model 1 (Brown et al. 1993)."""
+    """Learn a table of t(target | source) from encoded pairs with IBM model 1 (Brown et al. 1993)."""
     entries = len(text.target.vocabulary)
     counts = np.zeros(entries, np.int64)
     sources: list[NDArray[np.int64]] = []
@@ -102,13 +102,13 @@ def learn_shortlist(
     groups: list[NDArray[np.int64]] = []
     size = positions = 0
     for source, target in pairs:
-        one, other = np.unique(np.asarray(source, np.int64)), np.asarray(target, np.int64)
-        counts += np.bincount(other, minlength=entries)
+        types, tokens = np.unique(np.asarray(source, np.int64)), np.asarray(target, np.int64)
+        counts += np.bincount(tokens, minlength=entries)
         if size < MOST_ENTRIES:
-            sources.append(np.tile(one, len(other)))
-            targets.append(other.repeat(len(one)))
-            groups.append(np.arange(positions, positions + len(other)).repeat(len(one)))
-            size, positions = size + len(one) * len(other), positions + len(other)
+            sources.append(np.tile(types, len(tokens)))
+            targets.append(tokens.repeat(len(types)))
+            groups.append(np.arange(positions, positions + len(tokens)).repeat(len(types)))
+            size, positions = size + len(types) * len(tokens), positions + len(tokens)
     if not sources:
         raise DataError("No pairs to learn a shortlist from.")
     keys, places = np.unique(np.concatenate(sources) * entries + np.concatenate(targets), return_inverse=True)
@@ -118,27 +118,27 @@ def learn_shortlist(
     return Shortlist(table, most[counts[most] > 0].astype(np.int32), digest_vocabularies(text))
 
 
-def learn_chances(
-    owners: NDArray[np.int64], places: NDArray[np.int64], groups: NDArray[np.int64], entries: int
+def learn_probs(
+    owners: NDArray[np.int64], pairs_N: NDArray[np.int64], groups: NDArray[np.int64], entries: int
 ) -> NDArray[np.float64]:
-    """t of every co-occurring pair of tokens; `places` maps each occurrence to its pair."""
-    chances: NDArray[Any] = np.ones(len(owners))
+    """t of every co-occurring pair of tokens by EM; `pairs_N` maps each occurrence to its pair."""
+    probs: NDArray[Any] = np.ones(len(owners))
     for _ in range(ITERATIONS):
-        weights = chances[places]
-        weights = weights / np.bincount(groups, weights)[groups]
-        chances = np.bincount(places, weights, minlength=len(owners))
-        chances = chances / np.bincount(owners, chances, minlength=entries)[owners]
-    return chances
+        posteriors = probs[pairs_N]
+        posteriors = posteriors / np.bincount(groups, posteriors)[groups]
+        probs = np.bincount(pairs_N, posteriors, minlength=len(owners))
+        probs = probs / np.bincount(owners, probs, minlength=entries)[owners]
+    return probs
 
 
 def best_targets(
-    owners: NDArray[np.int64], targets: NDArray[np.int64], chances: NDArray[np.float64], entries: int, most: int
+    owners: NDArray[np.int64], targets: NDArray[np.int64], probs: NDArray[np.float64], entries: int, count: int
 ) -> Int32:
-    """The most likely target tokens of each source token."""
-    order = np.lexsort((-chances, owners))
+    """The `count` most likely target tokens of each source token."""
+    order = np.lexsort((-probs, owners))
     owners, targets = owners[order], targets[order]
     ranks = np.arange(len(owners)) - np.searchsorted(owners, owners)
-    table = np.full((entries, most), -1, np.int32)
-    kept = ranks < most
+    table = np.full((entries, count), -1, np.int32)
+    kept = ranks < count
     table[owners[kept], ranks[kept]] = targets[kept]
     return table

@@ -63,7 +63,7 @@ class Checkpoints:
         return int(found[1]) if found and int(found[1]) in self.steps() else None
 
     def find(self, wanted: str | int) -> int:
-        """The step meant by `last`, `best` or a number."""
+        """Resolve `last`, `best` or a number to a step."""
         steps = self.steps()
         if wanted in ("last", "best"):
             step = self.pointer(str(wanted))
@@ -78,12 +78,12 @@ class Checkpoints:
         return step
 
     def latest(self) -> Iterator[tuple[int, str | None]]:
-        """Steps from the newest down, each with what is wrong with it, if anything."""
+        """Steps from the newest to the oldest, each with the damage of its checkpoint, if any."""
         for step in reversed(self.steps()):
             yield step, self.damage(step)
 
     def damage(self, step: int) -> str | None:
-        """What is wrong with a checkpoint, if anything."""
+        """A description of a checkpoint's damage, if any."""
         try:
             return find_damage(self.path(step), read_config_file(self.path(step) / CONFIG))
         except DataError as error:
@@ -96,7 +96,7 @@ class Checkpoints:
         assign_weights(model, read_weights(self.path(step)), str(self.path(step)))
 
     def load_state(self, step: int) -> dict[str, Any]:
-        """A checkpoint's training state; nothing pickled in it is executed."""
+        """Load a checkpoint's training state without executing pickled code."""
         import torch
 
         path = self.path(step) / STATE
@@ -107,12 +107,12 @@ class Checkpoints:
         return state
 
     def prune(self, keep_last: int, keep: set[int]) -> None:
-        """Remove all but the newest checkpoints and those to keep."""
+        """Remove all but the `keep_last` newest checkpoints and those in `keep`."""
         for step in self.steps()[:-keep_last]:
             if step not in keep:
                 remove(self.path(step))
 
     def clear_partial(self) -> None:
-        """Remove what an interrupted write has left."""
+        """Remove the remains of interrupted writes."""
         for path in self.folder.glob(f"*{PARTIAL}"):
             remove(path)

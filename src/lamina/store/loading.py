@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def load_run(place: str | os.PathLike[str], checkpoint: str | int = "best") -> LoadedModel:
-    """The model of a run (the best by validation, `last`, or a step), of a checkpoint or of a model folder."""
+    """Load the model of a run (`best` by validation, `last`, or a step), of a checkpoint or of a model folder."""
     from lamina.store.model_folder import load_model_folder
 
     return load_model_folder(find_model_folder(place, checkpoint))
 
 
 def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "best") -> Path:
-    """The model folder of RUN; a run whose `model/` is missing is opened from its checkpoints."""
+    """Find the model folder of RUN; a run without `model/` is opened from its checkpoints."""
     path = fetch(place)
     if is_model_folder(path):
         return path

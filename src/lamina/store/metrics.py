@@ -20,12 +20,12 @@ class Records:
     lines: list[dict[str, Any]]
 
     def curve(self, kind: str, key: str) -> Points:
-        """One number over steps."""
+        """The values of one metric over steps."""
         found = ((line["step"], line.get(key)) for line in self.lines if line["kind"] == kind)
         return [(step, value) for step, value in found if isinstance(value, int | float)]
 
     def gradients(self) -> list[tuple[int, list[float]]]:
-        """The gradient norm of every encoder layer, at each step where it was taken."""
+        """The gradient norms of all encoder layers at each recorded step."""
         found = [(line["step"], line["encoder"]) for line in self.lines if line["kind"] == "gradients"]
         if not found:
             raise DataError(
@@ -35,7 +35,7 @@ class Records:
 
 
 def read_records(run: Path) -> Records:
-    """Of a run folder; a later record of a step, written after a resume, takes the place of an earlier one."""
+    """Read the records of a run folder; those written after a resume replace earlier ones of the same step."""
     path = run / "metrics.jsonl"
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -46,7 +46,7 @@ def read_records(run: Path) -> Records:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            continue  # the last line of a run that was killed while writing it
+            continue  # a line that was being written when the run was killed
         if isinstance(record, dict) and isinstance(record.get("step"), int) and isinstance(record.get("kind"), str):
             newest[record["kind"], record["step"]] = record
     return Records(run, sorted(newest.values(), key=lambda record: record["step"]))

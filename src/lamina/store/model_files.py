@@ -19,7 +19,7 @@ from lamina.errors import DataError
 from lamina.recipe.decode import SearchSettings
 from lamina.text.pipeline import TextPipeline
 
-FORMAT = 2  # 1 had other names of weights and no digests
+FORMAT = 2  # 1 had different weight names and no digests
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -27,22 +27,22 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model folder whose files are all as they were written."""
+    """A model folder whose files match their digests."""
 
     folder: Path
     config: Mapping[str, Any]  # the content of `config.json`
     text: TextPipeline
-    decode: SearchSettings  # how its recipe decodes
+    decode: SearchSettings  # of its recipe
 
     @property
     def identity(self) -> str | None:
-        """A digest of the configuration, which holds those of all other files; None if it lacks that of the weights."""
+        """A digest of the configuration, which contains those of all files; None if it lacks that of the weights."""
         if WEIGHTS not in self.config["sha256"]:
             return None
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
 
     def check_vocabularies(self, source: int, target: int) -> None:
-        """The text pipeline must have as many entries as the model."""
+        """Raise unless the vocabularies of the text pipeline have the model's sizes."""
         for side, language, entries in (("source", self.text.source, source), ("target", self.text.target, target)):
             if len(language.vocabulary) != entries:
                 raise DataError(
@@ -52,7 +52,7 @@ class ModelFiles:
 
 
 def open_model_folder(folder: Path) -> ModelFiles:
-    """Check a folder's files against their digests; damaged ones are refused."""
+    """Open a folder and verify its files against their digests."""
     config = read_config_file(folder / CONFIG)
     decode = parse_settings(SearchSettings, config.get("decode"), folder / CONFIG)
     damage = find_damage(folder, config)
@@ -67,7 +67,7 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def find_damage(folder: Path, config: Mapping[str, Any]) -> str | None:
-    """The first file of a model folder that is missing or differs from what was written, if any."""
+    """A description of the first file that is missing or does not match its digest, if any."""
     for name, expected in config["sha256"].items():
         path = folder / name
         try:
@@ -81,7 +81,7 @@ def find_damage(folder: Path, config: Mapping[str, Any]) -> str | None:
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """The content of `config.json`, of a format that this version reads."""
+    """Read `config.json` and check its format."""
     if not path.exists():
         raise DataError(f"{path}: not found; {path.parent} is not a model folder.")
     content = read_sealed_json(path)
@@ -102,7 +102,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
 
 
 def parse_settings(kind: type[AnySettings], content: Any, path: Path) -> AnySettings:
-    """A part of a model's configuration; every problem at once."""
+    """Parse a part of a model's configuration; report all problems at once."""
     try:
         return kind.model_validate_json(json.dumps(content))
     except ValidationError as error:

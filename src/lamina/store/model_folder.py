@@ -1,7 +1,6 @@
-"""A model folder: `config.json`, `model.safetensors`, its text pipeline and a card. No pickle.
+"""Model folders: `config.json`, `model.safetensors`, a text pipeline and a model card, without pickle.
 
-`config.json` also holds the SHA-256 of every other file and a checksum of its own, which are checked when the folder is
-loaded.
+`config.json` also contains the SHA-256 of every other file and its own checksum, which are verified on loading.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class LoadedModel:
 
     model: Seq2Seq
     text: TextPipeline
-    decode: SearchSettings  # how its recipe decodes
+    decode: SearchSettings  # of its recipe
 
 
 def write_model_folder(
@@ -44,7 +43,7 @@ def write_model_folder(
     decode: SearchSettings | None = None,
     write_more: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """Replace a model folder in one step; `write_more` adds files of the caller's to it."""
+    """Write a model folder atomically; `write_more` adds the caller's files."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(folder) as partial:
@@ -61,14 +60,14 @@ def write_model_folder(
             }
             (partial / CONFIG).write_text(json.dumps(sealed(content), indent=2) + "\n", encoding="utf-8")
             (partial / CARD).write_bytes(model_card(model, origin).encode("utf-8", "surrogateescape"))
-            (partial / WEIGHTS).chmod((partial / CONFIG).stat().st_mode)  # safetensors lets only the owner read
+            (partial / WEIGHTS).chmod((partial / CONFIG).stat().st_mode)  # else readable by the owner only
     except (OSError, RuntimeError, safetensors.SafetensorError) as error:  # libraries report a full disk differently
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise DataError(f"{folder}: cannot be written ({reason}). What was there before is unchanged.") from error
 
 
 def model_card(model: Seq2Seq, origin: str) -> str:
-    """What a reader of the folder should know."""
+    """The model card of a folder."""
     config = model.config
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return (
@@ -81,12 +80,12 @@ def model_card(model: Seq2Seq, origin: str) -> str:
 
 
 def load_model_folder(folder: str | os.PathLike[str]) -> LoadedModel:
-    """Load a model and its text pipeline; damaged files are refused."""
+    """Load a model and its text pipeline, and verify the files."""
     return load_model(open_model_folder(Path(folder)))
 
 
 def load_model(files: ModelFiles) -> LoadedModel:
-    """The model of a folder whose files were checked."""
+    """Load the model of a verified folder."""
     folder = files.folder
     config = parse_settings(ModelConfig, files.config.get("model"), folder / CONFIG)
     problems = config.problems()
@@ -99,7 +98,7 @@ def load_model(files: ModelFiles) -> LoadedModel:
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The weights in a model folder, by name."""
+    """Read the weights in a model folder, by name."""
     path = folder / WEIGHTS
     try:
         path.open("rb").close()  # safetensors calls every file that it cannot open missing

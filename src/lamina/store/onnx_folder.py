@@ -1,4 +1,4 @@
-"""A folder that `lamina export --to onnx` wrote: two graphs, the text pipeline, and a description of both."""
+"""Folders written by `lamina export --to onnx`: two graphs, the text pipeline, and a description."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DESCRIPTION, ENCODER, DECODER, SCRIPT = "onnx.json", "encoder.onnx", "decoder.on
 
 
 class CacheTensor(Settings):
-    """One input of the decoder graph that holds what has been written; its output `present.NAME` replaces it."""
+    """A cache input of the decoder graph, which the output `present.NAME` replaces at the next step."""
 
     name: str
-    shape: tuple[int | Literal["rows", "past"], ...]  # of `past` there are none before the first step
+    shape: tuple[int | Literal["rows", "past"], ...]  # `past` is 0 before the first step
 
 
 class OnnxDescription(Settings):
-    """What a program needs to know to run the two graphs."""
+    """What a program needs to run the two graphs."""
 
     format: Literal[1]
     opset: int
@@ -47,7 +47,7 @@ def is_onnx_folder(folder: Path) -> bool:
 
 
 def read_description(folder: Path) -> OnnxDescription:
-    """The description of an export whose files are all as they were written."""
+    """Read the description of an export and verify its files."""
     path = folder / DESCRIPTION
     content = read_sealed_json(path)
     try:

@@ -1,4 +1,4 @@
-"""A run's folder: its recipe, its records, its checkpoints and its model."""
+"""The folder of a training run: recipe, metrics, checkpoints and model."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from lamina.store.model_folder import write_model_folder
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
 
-# What may change between the first start of a run and a resumption: nothing that changes a step. How an update is cut
-# into micro-batches may, and the trainer sees to it that `batch_tokens` × `accumulate` × ranks stays what it was.
+# Settings that may change when a run is resumed: those that do not affect a step. An update may be split differently
+# into micro-batches; the trainer checks that `batch_tokens` × `accumulate` × ranks is unchanged.
 CHANGEABLE = (
     "max_steps",
     "batch_tokens",
@@ -82,8 +82,8 @@ class Run:
     def plot(self) -> Figure:
         """Plot the unsmoothed cross-entropy on training and validation pairs over steps."""
         records = read_records(self.folder)
-        known = {"training": records.curve("train", "nll"), "validation": records.curve("valid", "nll")}
-        series = [Series(name, points) for name, points in known.items() if points]
+        curves = {"training": records.curve("train", "nll"), "validation": records.curve("valid", "nll")}
+        series = [Series(name, points) for name, points in curves.items() if points]
         if not series:
             raise DataError(f"{self.folder}: has no records yet.")
         points = [point for each in series for point in each.points]
@@ -103,8 +103,8 @@ class Run:
         return [*found, ("best", f"best step {best:,}")] if best is not None else found
 
     def __repr__(self) -> str:
-        known = self.facts() if (self.folder / "recipe.yaml").is_file() else [("steps", "not started")]
-        return f"Run({str(self.folder)!r}, {', '.join(value for _, value in known)})"
+        facts = self.facts() if (self.folder / "recipe.yaml").is_file() else [("steps", "not started")]
+        return f"Run({str(self.folder)!r}, {', '.join(value for _, value in facts)})"
 
     def _repr_html_(self) -> str:
         return html_facts(str(self.folder), self.facts()) + self.plot().svg
@@ -142,11 +142,11 @@ class Run:
 
     def _check_same(self, before: Recipe, now: Recipe, data: str) -> None:
         old, new = flatten(before.model_dump(mode="json")), flatten(now.model_dump(mode="json"))
-        free = {f"train.{name}" for name in CHANGEABLE} | {"name"}
-        if now.train.schedule in ("linear", "cosine"):  # these rates depend on it from the first step on
-            free.remove("train.max_steps")
+        changeable = {f"train.{name}" for name in CHANGEABLE} | {"name"}
+        if now.train.schedule in ("linear", "cosine"):  # these schedules depend on it from the first step on
+            changeable.remove("train.max_steps")
         for key in sorted(old.keys() | new.keys()):
-            if key not in free and not key.startswith("decode.") and old.get(key) != new.get(key):
+            if key not in changeable and not key.startswith("decode.") and old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self.folder}: cannot be resumed with another {key}: it was {old.get(key)!r} and is now "
                     f"{new.get(key)!r}. Choose another --out."
@@ -160,7 +160,7 @@ class Run:
 
 
 def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as dotted keys."""
+    """Flatten nested mappings to dotted keys."""
     if not isinstance(tree, dict):
         return {prefix[:-1]: tree}
     return {key: value for name, branch in tree.items() for key, value in flatten(branch, f"{prefix}{name}.").items()}

@@ -1,1 +1,1 @@
-"""The published systems as data, and models built from their names."""
+"""The published systems, and models built from their names."""

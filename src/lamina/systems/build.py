@@ -49,18 +49,18 @@ def resolve(
 
 
 def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
-    """A model with fresh weights. `model` takes the keys of a recipe's `model`."""
+    """Build a model with newly initialised weights. `model` takes the keys of a recipe's `model`."""
     return Seq2Seq(resolve(system, size, vocab_size, model))
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """Parameters of a model that is never allocated."""
-    with torch.device("meta"), _Unfilled():
+    """Count the parameters of a model without allocating it."""
+    with torch.device("meta"), _SkipInit():
         return sum(parameter.numel() for parameter in Seq2Seq(config).parameters())
 
 
-class _Unfilled(TorchFunctionMode):
-    """Drawing weights that do not exist takes longer than building the rest."""
+class _SkipInit(TorchFunctionMode):
+    """Skips random initialisation, which is slow even on the meta device."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.Tensor.uniform_, torch.Tensor.normal_):

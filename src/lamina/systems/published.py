@@ -1,7 +1,7 @@
-"""The published systems, as data: which paper, which socket choices, which sizes.
+"""The published systems: their papers, socket choices and sizes.
 
-Nothing here imports torch. `settings` merges a size, a system and a user's own choices into what
-`lamina.model.config.ModelConfig` takes.
+Does not import torch. `settings` merges a size, a system and a user's choices into the options of
+`lamina.model.config.ModelConfig`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Configuration:
     size: str
     vocab_size: int
     encoder_layers: int
-    published_parameters: str | None = None  # the paper's own count
+    published_parameters: str | None = None  # as reported in the paper
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class System:
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
 
     def choices(self) -> dict[str, Any]:
-        """What the system says about a model."""
+        """The model options that the system determines."""
         return {
             "norm": self.norm,
             "init": self.init,
@@ -189,7 +189,7 @@ SYSTEMS: dict[str, System] = {
 
 
 def find_system(name: str) -> System:
-    """A system by name."""
+    """Look up a system by name."""
     configured = find_configuration(name)
     if configured is not None:
         system, at = configured
@@ -203,7 +203,7 @@ def find_system(name: str) -> System:
 
 
 def find_configuration(name: str) -> tuple[str, Configuration] | None:
-    """A configuration by name, with the name of its system."""
+    """Look up a configuration by name; returns the name of its system as well."""
     for system, entry in SYSTEMS.items():
         if name in entry.configurations:
             return system, entry.configurations[name]
@@ -211,7 +211,7 @@ def find_configuration(name: str) -> tuple[str, Configuration] | None:
 
 
 def settings(system: str | None, size: str, own: Choices) -> dict[str, Any]:
-    """A size's, a system's and a user's choices, each overriding those before."""
+    """Merge the choices of a size, a system and a user, each overriding the previous ones."""
     if size not in SIZES:
         raise UsageError(f"Unknown size `{size}`.{nearest(size, SIZES)} Sizes: {', '.join(SIZES)}.")
     plain = {"encoder": {"type": "stack"}, "bridge": {"type": "top"}, "head": {"type": "softmax"}}
@@ -220,7 +220,7 @@ def settings(system: str | None, size: str, own: Choices) -> dict[str, Any]:
 
 
 def override(base: Choices, own: Choices) -> dict[str, Any]:
-    """Merge one level into sockets; a socket that changes its type keeps its depth and nothing else."""
+    """Merge choices one level deep; a socket whose type changes keeps only its number of layers."""
     merged = dict(base)
     for key, value in own.items():
         before = merged.get(key)

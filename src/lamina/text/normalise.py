@@ -10,8 +10,8 @@ BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ufeff]+")
 
 
 def normalise(text: str) -> str:
-    """Composed characters (NFC), single spaces, no control characters."""
-    if not text.isprintable() or "  " in text:  # nearly all text passes these two quick looks
+    """Compose characters (NFC), collapse spaces, and replace control characters by spaces."""
+    if not text.isprintable() or "  " in text:  # nearly all text passes these two cheap checks
         text = BLANK.sub(" ", text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)

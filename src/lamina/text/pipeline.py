@@ -28,7 +28,7 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True)
 class LanguageText:
-    """One language's text: normalise, tokenise where asked, cut into subwords."""
+    """One side's text: normalised, tokenised if configured, and split into subwords."""
 
     language: str
     subwords: Subwords
@@ -42,12 +42,12 @@ class LanguageText:
         return self.subwords.vocabulary
 
     def clean(self, text: str) -> str:
-        """What the subwords are cut from."""
+        """Normalise and tokenise text, ready for subword segmentation."""
         text = normalise(text)
         return text if self.tokeniser is None else self.tokeniser.tokenise(text)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Ids of many lines, each ending with eos."""
+        """Encode lines; the ids of each end with eos."""
         if not self.sentences:
             return self.subwords.encode([self.clean(line) for line in lines])
         documents = [split_sentences(normalise(line)) or [""] for line in lines]
@@ -55,7 +55,7 @@ class LanguageText:
         return [join_sentences(list(islice(encoded, len(document)))) for document in documents]
 
     def truncate(self, ids: list[int]) -> list[int]:
-        """At most `longest` ids; eos is kept."""
+        """Truncate to `longest` ids, of which the last stays eos."""
         return ids if self.longest is None or len(ids) <= self.longest else [*ids[: self.longest - 1], ids[-1]]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -66,12 +66,12 @@ class LanguageText:
 
 @dataclass(frozen=True)
 class TextPipeline:
-    """Source and target text; saved with the data, and with every model trained on it."""
+    """The text of source and target; saved with the data, and with every model trained on it."""
 
     source: LanguageText
     target: LanguageText
     kind: Kind
-    files: dict[str, bytes]  # what `save` writes beside the description
+    files: dict[str, bytes]  # subword models and vocabularies by file name
 
     def save(self, folder: Path) -> None:
         """Write the pipeline to a folder."""
@@ -100,7 +100,7 @@ class TextPipeline:
         return {name: hashlib.sha256(content).hexdigest() for name, content in sorted(self.files.items())}
 
     def for_documents(self, sentences: bool, longest: int | None) -> TextPipeline:
-        """The same, with sources that keep sentence boundaries or are truncated."""
+        """A copy whose sources keep sentence boundaries or are truncated."""
         return replace(self, source=replace(self.source, sentences=sentences, longest=longest))
 
     @classmethod
@@ -116,18 +116,18 @@ class TextPipeline:
                 raise ValueError("`subwords` or `languages` is invalid")
         files = {name: (folder / name).read_bytes() for name in file_names(kind) if (folder / name).exists()}
         try:
-            known = make_pipeline(kind, (source, target), bool(moses), files)
-            return known.for_documents(bool(description.get("sentences", False)), description.get("longest"))
+            pipeline = make_pipeline(kind, (source, target), bool(moses), files)
+            return pipeline.for_documents(bool(description.get("sentences", False)), description.get("longest"))
         except KeyError as error:
             raise DataError(f"{folder}: {error.args[0]} is missing.") from error
         except DataError as error:
             raise DataError(f"{folder}: {error}") from error
-        except (RuntimeError, ValueError, IndexError) as error:  # libraries' own readers
+        except (RuntimeError, ValueError, IndexError) as error:  # raised by the libraries
             raise DataError(f"{folder}: its subword model is damaged ({str(error).splitlines()[0][:200]}).") from error
 
 
 def find_text(place: Path) -> Path:
-    """The folder with the text pipeline of a data folder, a run or a model."""
+    """Find the text pipeline of a data folder, a run or a model."""
     for folder in (place, place / "text", place / "model"):
         if (folder / DESCRIPTION).is_file():
             return folder
@@ -135,7 +135,7 @@ def find_text(place: Path) -> Path:
 
 
 def as_pipeline(given: TextPipeline | Vocabularies | str | os.PathLike[str]) -> TextPipeline:
-    """A pipeline itself, that of a folder, or one for text in the entries of these vocabularies."""
+    """A pipeline as given, loaded from a folder, or over the symbols of vocabularies."""
     if isinstance(given, TextPipeline):
         return given
     if isinstance(given, Vocabularies):
@@ -144,20 +144,20 @@ def as_pipeline(given: TextPipeline | Vocabularies | str | os.PathLike[str]) -> 
 
 
 def join_sentences(sentences: Sequence[list[int]]) -> list[int]:
-    """Ids of a document: `<s>` between its sentences, and one eos."""
+    """Join the ids of a document's sentences with `<s>`; only the last eos is kept."""
     joined = [token for sentence in sentences[:-1] for token in (*sentence[:-1], BOS)]
     return [*joined, *sentences[-1]]
 
 
 def pipeline_of_words(vocabularies: Vocabularies) -> TextPipeline:
-    """For text that is already cut into the entries of these vocabularies."""
+    """A pipeline for text whose space-separated tokens are the symbols of these vocabularies."""
     sides = (vocabularies.source, vocabularies.target)
     files = {f"vocabulary.{side}.txt": each.text().encode("utf-8") for side, each in zip(SIDES, sides, strict=True)}
     return make_pipeline("none", SIDES, False, files)
 
 
 def file_names(kind: Kind) -> list[str]:
-    """Files that a pipeline of this kind may have; a shared one serves both sides."""
+    """Files that a pipeline of this kind may have; `subwords.model` is shared by both sides."""
     if kind == "sentencepiece":
         return ["subwords.model", "subwords.source.model", "subwords.target.model"]
     if kind == "marian":
@@ -166,7 +166,7 @@ def file_names(kind: Kind) -> list[str]:
 
 
 def make_pipeline(kind: Kind, languages: Sequence[str], moses: bool, files: dict[str, bytes]) -> TextPipeline:
-    """A pipeline from the content of its files."""
+    """Build a pipeline from the content of its files."""
 
     def side(index: int) -> LanguageText:
         name = SIDES[index]

@@ -1,4 +1,4 @@
-"""Text to subword ids and back, in three ways: SentencePiece, BPE over Moses tokens, or split at spaces."""
+"""Subword segmentation: SentencePiece, Marian's SentencePiece, BPE over tokens, or tokens themselves."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class Subwords(ABC):
 
     @abstractmethod
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Ids of many lines, each ending with eos."""
+        """Encode lines; the ids of each end with eos."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of one line."""
+        """Decode the ids of one line."""
 
 
 def escape(token: str) -> str:
-    """A token of text as a symbol: what looks like a special symbol gets a backslash."""
+    """The symbol of a token: one that looks like a special symbol gets a backslash."""
     return f"\\{token}" if token.lstrip("\\") in SPECIALS else token
 
 
 def unescape(symbol: str) -> str:
-    """The token that `escape` made a symbol of."""
+    """The token of a symbol, undoing `escape`."""
     return symbol[1:] if symbol.startswith("\\") and symbol.lstrip("\\") in SPECIALS else symbol
 
 
 class SentencePiece(Subwords):
-    """SentencePiece: raw text in and out. Characters it has never seen are written as bytes."""
+    """SentencePiece on raw text, with byte fallback for unknown characters."""
 
     def __init__(self, model: bytes) -> None:
         from sentencepiece import SentencePieceProcessor
@@ -54,7 +54,6 @@ class SentencePiece(Subwords):
         self.vocabulary = Vocabulary(tuple(pieces))
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Whole batches at a time; eos is SentencePiece's own."""
         return self.processor.encode(list(lines), add_eos=True)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -69,7 +68,7 @@ class Words(Subwords):
         self.vocabulary = vocabulary
 
     def segment(self, line: str) -> list[str]:
-        """The line's tokens."""
+        """Split a line into tokens."""
         return line.split()
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
@@ -89,7 +88,7 @@ class MarianPieces(Words):
         self.processor = SentencePieceProcessor(model_proto=model)
 
     def segment(self, line: str) -> list[str]:
-        """A language code such as `>>fr<<` at the start of a line is one token."""
+        """Split a line into pieces; a language code such as `>>fr<<` at its start is one token."""
         code = LANGUAGE_CODE.match(line)
         pieces = self.processor.encode(line[code.end() :] if code else line, out_type=str)
         return [code.group(), *pieces] if code else list(pieces)
@@ -100,18 +99,17 @@ class MarianPieces(Words):
 
 
 class Bpe(Words):
-    """Byte-pair encoding of words, as the papers do it (subword-nmt)."""
+    """Byte-pair encoding of words (Sennrich et al. 2016) by subword-nmt."""
 
     def __init__(self, codes: str, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary)
         self.bpe = read_codes(codes)
 
     def segment(self, line: str) -> list[str]:
-        """The line's words in pieces, `@@` after each piece but the last of a word."""
+        """Split a line's words into pieces, with `@@` after each but the last of a word."""
         return list(self.bpe.segment_tokens(line.split()))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Pieces joined into words."""
         return f"{super().decode(ids)} ".replace(f"{CONTINUED} ", "").strip(" ")
 
 
@@ -122,16 +120,16 @@ def read_codes(codes: str, name: str = "bpe.codes") -> Any:
     try:
         with redirect_stderr(io.StringIO()):
             return BPE(io.StringIO(codes), separator=CONTINUED)
-    except (SystemExit, ValueError, IndexError) as error:  # it exits where a line is wrong
+    except (SystemExit, ValueError, IndexError) as error:  # BPE exits on a malformed line
         raise DataError(f"{name}: not codes of subword-nmt: a line must have two symbols.") from error
 
 
 def learn_sentencepiece(
     lines: Iterable[str], vocab_size: int, character_coverage: float = 1.0, lowercase: bool = False
 ) -> bytes:
-    """A unigram model of at most `vocab_size` pieces; fewer if the text cannot fill them.
+    """Train a unigram model of at most `vocab_size` pieces; fewer if the text does not yield them.
 
-    With `lowercase` the model itself folds case (and applies NFKC): every program that encodes with it does the same.
+    With `lowercase` the model itself folds case (and applies NFKC), in every program that uses it.
     """
     from sentencepiece import SentencePieceTrainer
 
@@ -144,13 +142,13 @@ def learn_sentencepiece(
             hard_vocab_limit=False,
             byte_fallback=True,
             character_coverage=character_coverage,
-            normalization_rule_name="nfkc_cf" if lowercase else "identity",  # lamina.text.normalise did the rest
+            normalization_rule_name="nfkc_cf" if lowercase else "identity",  # text is normalised already
             max_sentence_length=100_000,
             bos_id=BOS,
             pad_id=PAD,
             eos_id=EOS,
             unk_id=UNK,
-            num_threads=4,  # part of the result: the same on every machine
+            num_threads=4,  # affects the result, so it is the same on every machine
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -163,26 +161,26 @@ def learn_sentencepiece(
 
 
 def learn_bpe(words: Counter[str], vocab_size: int) -> str:
-    """A codes file learned from word counts, with merges for at most `vocab_size` symbols, characters included."""
+    """Learn a codes file from word counts, with merges for at most `vocab_size` symbols, characters included."""
     from subword_nmt.learn_bpe import learn_bpe as learn
 
     written = io.StringIO()
     counts = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
-    with redirect_stderr(io.StringIO()):  # it draws a bar wherever it runs
+    with redirect_stderr(io.StringIO()):  # silence its progress bar
         learn(counts, written, vocab_size - len(SPECIALS), min_frequency=2, is_dict=True, total_symbols=True)
     return written.getvalue()
 
 
 def count_vocabulary(counts: Counter[str], vocab_size: int | None) -> Vocabulary:
-    """The most frequent symbols; equal counts in alphabetical order, so that nothing depends on chance."""
+    """A vocabulary of the most frequent symbols; ties are broken alphabetically."""
     symbols = {escape(token): count for token, count in counts.items()}
     ranked = sorted(symbols, key=lambda symbol: (-symbols[symbol], symbol))
-    room = None if vocab_size is None else max(0, vocab_size - len(SPECIALS))
-    return Vocabulary((*SPECIALS, *ranked[:room]))
+    limit = None if vocab_size is None else max(0, vocab_size - len(SPECIALS))
+    return Vocabulary((*SPECIALS, *ranked[:limit]))
 
 
 def read_text(path: Path) -> str:
-    """A small UTF-8 file."""
+    """Read a small UTF-8 file."""
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError as error:

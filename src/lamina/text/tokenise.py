@@ -1,4 +1,4 @@
-"""Moses tokenisation, for the papers' way of preparing text."""
+"""Moses tokenisation, as most papers prepare their text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MosesTokeniser:
         return MosesDetokenizer(lang=self.language)
 
     def tokenise(self, text: str) -> str:
-        """Tokens with a space between them."""
+        """Tokenise text; tokens are separated by spaces."""
         return str(self._tokeniser.tokenize(text, escape=False, return_str=True))
 
     def detokenise(self, text: str) -> str:

@@ -23,8 +23,8 @@ class Vocabulary:
         if self.symbols[: len(SPECIALS)] != SPECIALS:
             raise DataError(f"A vocabulary must start with {' '.join(SPECIALS)}.")
         if len(self.ids) != len(self.symbols):
-            twice = next(s for i, s in enumerate(self.symbols) if self.ids[s] != i)
-            raise DataError(f"Duplicate vocabulary symbol `{twice}`.")
+            duplicate = next(s for i, s in enumerate(self.symbols) if self.ids[s] != i)
+            raise DataError(f"Duplicate vocabulary symbol `{duplicate}`.")
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -35,16 +35,16 @@ class Vocabulary:
         return len(self.symbols)
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Ids with eos at the end; an unknown token becomes `<unk>`."""
+        """Ids of the tokens and a final eos; an unknown token becomes `<unk>`."""
         return [*(self.ids.get(token, UNK) for token in tokens), EOS]
 
     def decode(self, ids: Sequence[int]) -> list[str]:
-        """Symbols up to the first eos, without padding and start tokens."""
+        """Symbols up to the first eos, without padding and bos."""
         end = ids.index(EOS) if EOS in ids else len(ids)
         return [self.symbols[index] for index in ids[:end] if index not in (BOS, PAD)]
 
     def text(self) -> str:
-        """One symbol per line."""
+        """The vocabulary as a file: one symbol per line."""
         return "".join(f"{symbol}\n" for symbol in self.symbols)
 
     @classmethod
@@ -67,7 +67,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The source's and the target's; often the same one."""
+    """The vocabularies of source and target, often the same."""
 
     source: Vocabulary
     target: Vocabulary

@@ -1,7 +1,7 @@
-"""A model's modules become a program: one file for each part of a model, in the order of `lamina.model`.
+"""Lowers a model's modules to a program, with one file for each part of a model.
 
-Modules are known by their exact type. A subclass may compute anything, so it is refused (`UnsupportedModule`), and the
-model is decoded by torch instead.
+Modules are matched by their exact type. A subclass may compute anything, so it is rejected (`UnsupportedModule`), and
+the model is decoded by torch instead.
 """
 
 from lamina.engine.lowering.models import lower

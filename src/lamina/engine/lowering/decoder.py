@@ -1,4 +1,4 @@
-"""The decoder: one step of every row, in any of its attention kinds and wirings."""
+"""Lowering of the decoder: one step of every row, for every target attention and wiring."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lamina.model.layers.target_attention import AverageAttention, MergedAttenti
 
 
 class DecoderLowering:
-    """Where every layer keeps the memory that it reads and the past that it has written."""
+    """Lowers the decoder, and allocates the registers of every layer's memories."""
 
     def __init__(self, parts: Parts, decoder: Decoder) -> None:
         self.parts, self.decoder = parts, expect(decoder, Decoder)
@@ -34,95 +34,95 @@ class DecoderLowering:
 
     @property
     def reads_both(self) -> bool:
-        """Whether some layer attends to source and past at once."""
+        """Whether some layer attends to source and prefix in one softmax."""
         return any(type(layer.target_attention) is MixedAttention for layer in self.layers)
 
     def store_memory(self, layer: int, stream: int, register: int) -> None:
-        """Keys and values of a memory, once for every source."""
+        """Project a memory to keys and values, once per source."""
         reader = self.layers[layer].readers[stream]
         self.parts.project(self.memories[layer][stream], register, reader, 1, 3)
 
-    def lower(self, see: Callable[[int, int], None]) -> int:
-        """All layers; `see` gets each one's raw output. Gives the register of the features."""
+    def lower(self, on_layer: Callable[[int, int], None]) -> int:
+        """Lower all layers, passing each raw output to `on_layer`; return the register of the features."""
 
         def layer(index: int) -> None:
             self._layer(self.layers[index], self.memories[index])
 
-        run_stack(self.parts, self.decoder.wiring, len(self.layers), layer, see)
+        run_stack(self.parts, self.decoder.wiring, len(self.layers), layer, on_layer)
         return self.parts.norm_into(self.parts.normed, self.parts.x, self.decoder.final_norm)
 
     def _layer(self, layer: DecoderLayer, memories: list[int]) -> None:
         parts, target = self.parts, layer.target_attention
-        choose(TARGET_ATTENTIONS, target)(parts, target, parts.enter(layer.target_residual), memories)
-        parts.leave(layer.target_residual)
+        choose(TARGET_ATTENTIONS, target)(parts, target, parts.pre_norm(layer.target_residual), memories)
+        parts.post_norm(layer.target_residual)
         if target.memory_reader is None:
             cross = expect(layer.cross_attention, CrossAttention)
-            lower_cross_attention(parts, cross, parts.enter(layer.cross_residual), memories)
-            parts.leave(layer.cross_residual)
-        parts.feed_forward(parts.x, parts.enter(layer.feed_forward_residual), layer.feed_forward)
-        parts.leave(layer.feed_forward_residual)
+            lower_cross_attention(parts, cross, parts.pre_norm(layer.cross_residual), memories)
+            parts.post_norm(layer.cross_residual)
+        parts.feed_forward(parts.x, parts.pre_norm(layer.feed_forward_residual), layer.feed_forward)
+        parts.post_norm(layer.feed_forward_residual)
 
 
-def lower_cross_attention(parts: Parts, cross: CrossAttention, entered: int, memories: list[int]) -> None:
-    """`x` += attention to one stream, or to two that are fused."""
+def lower_cross_attention(parts: Parts, cross: CrossAttention, src: int, memories: list[int]) -> None:
+    """`x` += attention to one stream, or the fusion of two."""
     streams = list(cross.streams)
     if len(streams) == 1:
         expect(cross.fusion, nn.Identity)
-        parts.read(parts.x, entered, streams[0], memories[0], SOURCE, ADD)
+        parts.read(parts.x, src, streams[0], memories[0], SOURCE, ADD)
         return
     for register, stream, memory in zip((parts.one, parts.other), streams, memories, strict=True):
-        parts.read(register, entered, stream, memory, SOURCE, STORE)
+        parts.read(register, src, stream, memory, SOURCE, STORE)
     fuse(parts, cross.fusion)
 
 
-def keep_keys_and_values(parts: Parts, attention: Any, entered: int, cache: int) -> int:
-    """Project the newest position, keep its key and value, and give the register of its query."""
+def write_keys_and_values(parts: Parts, attention: Any, src: int, cache: int) -> int:
+    """Project the newest position, write its key and value to the cache, and return the register of its query."""
     layout = parts.layout(attention)
     qkv, _ = parts.attention_registers(layout)
-    parts.project(qkv, entered, attention, 0, 3)
+    parts.project(qkv, src, attention, 0, 3)
     parts.program.emit(machine.KEEP, cache, qkv, 4 * layout.section, 8 * layout.section)
     return qkv
 
 
-def lower_self_attention(parts: Parts, target: SelfAttention, entered: int, memories: list[int]) -> None:
-    """To what the row has written so far."""
+def lower_self_attention(parts: Parts, target: SelfAttention, src: int, memories: list[int]) -> None:
+    """`x` += attention to the row's prefix."""
     attention = target.attention
     cache = parts.program.register(2 * parts.layout(attention).section, WRITTEN)
-    query = keep_keys_and_values(parts, attention, entered, cache)
+    query = write_keys_and_values(parts, attention, src, cache)
     parts.attention_output(parts.x, parts.attend(query, cache, attention, OWN, 0), attention, ADD)
 
 
-def lower_mixed_attention(parts: Parts, target: MixedAttention, entered: int, memories: list[int]) -> None:
-    """To the source and to what the row has written, in one softmax: both are in one register."""
+def lower_mixed_attention(parts: Parts, target: MixedAttention, src: int, memories: list[int]) -> None:
+    """`x` += attention to the source and the row's prefix in one softmax; both are in one register."""
     attention, (store,) = target.attention, memories
-    query = keep_keys_and_values(parts, attention, entered, store)
+    query = write_keys_and_values(parts, attention, src, store)
     parts.attention_output(parts.x, parts.attend(query, store, attention, BOTH, 0), attention, ADD)
 
 
-def lower_average_attention(parts: Parts, target: AverageAttention, entered: int, memories: list[int]) -> None:
+def lower_average_attention(parts: Parts, target: AverageAttention, src: int, memories: list[int]) -> None:
     """[i;f] = σ(Wz·[y;ȳ] + b), x += i⊙y + f⊙ȳ."""
     program, width, gates = parts.program, parts.d_model, expect(target.gates, nn.Linear)
     sums, size = program.register(width, WRITTEN), whole_bytes(width)
-    program.emit(machine.RUNNING_MEAN, parts.one, entered, sums, size)
-    for part, gated in enumerate((entered, parts.one)):
+    program.emit(machine.RUNNING_MEAN, parts.one, src, sums, size)
+    for part, gated in enumerate((src, parts.one)):
         rows = slice(part * width, (part + 1) * width)
         weight, bias = gates.weight[rows], gates.bias[rows]
-        program.product(parts.other, entered, columns(weight, 0, width), bias)
+        program.product(parts.other, src, columns(weight, 0, width), bias)
         program.product(parts.other, parts.one, columns(weight, 1, width), None, ADD)
         program.emit(machine.GATED, parts.gated, gated, parts.other, size, part)
     program.add(parts.x, parts.gated, width)
 
 
-def lower_merged_attention(parts: Parts, target: MergedAttention, entered: int, memories: list[int]) -> None:
+def lower_merged_attention(parts: Parts, target: MergedAttention, src: int, memories: list[int]) -> None:
     """x += Wo·(attention to the memory + the running mean of values)."""
     program, attention, (memory,) = parts.program, target.attention, memories
     layout = parts.layout(attention)
     query, _ = parts.attention_registers(layout)
     values, mean = parts.wide_registers(layout.section)
     sums = program.register(layout.section, WRITTEN)
-    parts.project(values, entered, attention, 2, 3)
+    parts.project(values, src, attention, 2, 3)
     program.emit(machine.RUNNING_MEAN, mean, values, sums, 4 * layout.section)
-    parts.project(query, entered, attention, 0, 1)
+    parts.project(query, src, attention, 0, 1)
     attended = parts.attend(query, memory, attention, SOURCE, 0)
     program.add(attended, mean, layout.section)
     parts.attention_output(parts.x, attended, attention, ADD)

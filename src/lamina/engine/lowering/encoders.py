@@ -1,4 +1,4 @@
-"""Encoders: `stack` and `dlcl` (one class, two wirings), `msc`, `hierarchical` and `grown`."""
+"""Lowering of encoders: `stack` and `dlcl` (one class, two wirings), `msc`, `hierarchical` and `grown`."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ from lamina.model.layers.positions import Positions
 from lamina.model.layers.residuals import ResidualWiring, Wiring
 
 
-class Watcher(Protocol):
-    """A bridge sees what an encoder makes at the moment it is there; the register is used again afterwards."""
+class EncoderListener(Protocol):
+    """Callbacks with which a bridge reads encoder states as they are computed; registers are reused afterwards."""
 
-    def see_layer(self, index: int, register: int) -> None:
-        """The raw output of layer `index`."""
+    def on_layer(self, index: int, register: int) -> None:
+        """Receive the raw output of layer `index`."""
 
-    def see_context(self, index: int, register: int) -> None:
-        """C^{index+1}, from `msc`."""
+    def on_context(self, index: int, register: int) -> None:
+        """Receive C^{index+1} of `msc`."""
 
-    def see_bottom(self, register: int, released: int) -> None:
-        """H1 and H1 + LN_e(x), from `grown`."""
+    def on_bottom(self, register: int, released: int) -> None:
+        """Receive H1 and H1 + LN_e(x) of `grown`."""
 
 
-def lower_stack(parts: Parts, encoder: StackEncoder, watcher: Watcher) -> None:
-    """Layers on top of each other."""
+def lower_stack(parts: Parts, encoder: StackEncoder, listener: EncoderListener) -> None:
+    """Lower a stack of layers."""
 
     def layer(index: int) -> None:
         lower_layer(parts, expect(encoder.layers[index], EncoderLayer), None)
 
-    run_stack(parts, encoder.wiring, len(encoder.layers), layer, watcher.see_layer)
+    run_stack(parts, encoder.wiring, len(encoder.layers), layer, listener.on_layer)
 
 
 def run_stack(
-    parts: Parts, wiring: Wiring, count: int, layer: Callable[[int], None], see: Callable[[int, int], None]
+    parts: Parts, wiring: Wiring, count: int, layer: Callable[[int], None], on_layer: Callable[[int, int], None]
 ) -> None:
-    """Layers that read what the wiring gives them; each changes `x` in place, and the result is in `x`."""
+    """Lower layers with their wiring; each updates `x` in place, which holds the result in the end."""
     dense = choose(WIRINGS, wiring)
     kept: list[int] = []
     if type(wiring) is GrownWiring:
-        run_grown_stack(parts, wiring, count, layer, see)
+        run_grown_stack(parts, wiring, count, layer, on_layer)
         return
     for index in range(count):
         if dense:
             keep_output(parts, wiring, kept)
             combine(parts, wiring, kept)
         layer(index)
-        see(index, parts.x)
+        on_layer(index, parts.x)
     if dense:
         keep_output(parts, wiring, kept)
         combine(parts, wiring, kept)
@@ -72,20 +72,20 @@ WIRINGS: dict[type[nn.Module], bool] = {ResidualWiring: False, DlclWiring: True,
 
 
 def run_grown_stack(
-    parts: Parts, wiring: GrownWiring, count: int, layer: Callable[[int], None], see: Callable[[int, int], None]
+    parts: Parts, wiring: GrownWiring, count: int, layer: Callable[[int], None], on_layer: Callable[[int, int], None]
 ) -> None:
-    """Between the trained layers and the new ones, `x` += LN(the stack's input)."""
+    """Lower a grown stack: before the first new layer, `x` += LN(the stack's input)."""
     program, width, normed = parts.program, parts.d_model, parts.program.register(parts.d_model)
     program.norm(normed, parts.x, expect(wiring.input_norm, nn.LayerNorm))
     for index in range(count):
         if index == wiring.bottom:
             program.add(parts.x, normed, width)
         layer(index)
-        see(index, parts.x)
+        on_layer(index, parts.x)
 
 
-def lower_grown(parts: Parts, encoder: GrownEncoder, watcher: Watcher) -> None:
-    """A grown stack, whose bottom is shown to the bridge as well."""
+def lower_grown(parts: Parts, encoder: GrownEncoder, listener: EncoderListener) -> None:
+    """Lower a grown stack, and pass its bottom to the bridge."""
     wiring = expect(encoder.wiring, GrownWiring)
     released, bottom = (parts.program.register(parts.d_model) for _ in range(2))
     parts.program.norm(released, parts.x, expect(wiring.input_norm, nn.LayerNorm))
@@ -93,18 +93,18 @@ def lower_grown(parts: Parts, encoder: GrownEncoder, watcher: Watcher) -> None:
     def layer(index: int) -> None:
         lower_layer(parts, expect(encoder.layers[index], EncoderLayer), None)
 
-    def see(index: int, register: int) -> None:
-        watcher.see_layer(index, register)
+    def on_layer(index: int, register: int) -> None:
+        listener.on_layer(index, register)
         if index + 1 == wiring.bottom:
             normed = parts.norm_into(bottom, register, encoder.bottom_norm)
             parts.program.add(released, normed, parts.d_model)
-            watcher.see_bottom(normed, released)
+            listener.on_bottom(normed, released)
 
-    run_stack(parts, wiring, len(encoder.layers), layer, see)
+    run_stack(parts, wiring, len(encoder.layers), layer, on_layer)
 
 
 def keep_output(parts: Parts, wiring: Wiring, kept: list[int]) -> None:
-    """What layers above will see of `x`."""
+    """Append what the layers above read of `x`."""
     assert isinstance(wiring, DlclWiring)
     index, register = len(kept), parts.program.register(parts.d_model)
     if wiring.pre and 0 < index <= len(wiring.norms):
@@ -115,7 +115,7 @@ def keep_output(parts: Parts, wiring: Wiring, kept: list[int]) -> None:
 
 
 def combine(parts: Parts, wiring: Wiring, kept: list[int]) -> None:
-    """`x` = the learned combination of everything below."""
+    """`x` = the learned combination of all outputs below."""
     assert isinstance(wiring, DlclWiring)
     if len(kept) > len(wiring.rows):
         parts.program.copy(parts.x, kept[-1], parts.d_model)
@@ -128,26 +128,26 @@ def combine(parts: Parts, wiring: Wiring, kept: list[int]) -> None:
 
 
 def lower_layer(parts: Parts, layer: EncoderLayer, context: int | None, view: int = OWN) -> None:
-    """Self-attention, fused with attention to a context if there is one, and feed-forward."""
-    entered = parts.enter(layer.attention_residual)
+    """Lower an encoder layer: self-attention, fused with attention to a context if given, and feed-forward."""
+    src = parts.pre_norm(layer.attention_residual)
     if context is None:
-        parts.self_attention(parts.x, entered, layer.attention, view=view)
+        parts.self_attention(parts.x, src, layer.attention, view=view)
     else:
         assert isinstance(layer, MscLayer)
         attention = layer.context_attention
         query, _ = parts.attention_registers(parts.layout(attention))
-        parts.self_attention(parts.one, entered, layer.attention, STORE)
-        parts.project(query, entered, attention, 0, 1)
+        parts.self_attention(parts.one, src, layer.attention, STORE)
+        parts.project(query, src, attention, 0, 1)
         parts.project(query, context, attention, 1, 3, offset=1)
         parts.attention_output(parts.other, parts.attend(query, query, attention, OWN, 1), attention, STORE)
         fuse(parts, layer.fusion)
-    parts.leave(layer.attention_residual)
-    parts.feed_forward(parts.x, parts.enter(layer.feed_forward_residual), layer.feed_forward)
-    parts.leave(layer.feed_forward_residual)
+    parts.post_norm(layer.attention_residual)
+    parts.feed_forward(parts.x, parts.pre_norm(layer.feed_forward_residual), layer.feed_forward)
+    parts.post_norm(layer.feed_forward_residual)
 
 
 def fuse(parts: Parts, fusion: nn.Module) -> None:
-    """`x` += what the fusion makes of `one` (attended) and `other` (context)."""
+    """`x` += the fusion of `one` (attended) and `other` (context)."""
     choose(FUSIONS, fusion)(parts, fusion)
 
 
@@ -168,24 +168,24 @@ def fuse_by_addition(parts: Parts, fusion: AddedFusion) -> None:
 FUSIONS: dict[type[nn.Module], Callable[..., None]] = {GatedFusion: fuse_by_gate, AddedFusion: fuse_by_addition}
 
 
-def lower_msc(parts: Parts, encoder: MscEncoder, watcher: Watcher) -> None:
-    """Blocks of layers that attend to a context running over depth."""
+def lower_msc(parts: Parts, encoder: MscEncoder, listener: EncoderListener) -> None:
+    """Lower blocks of layers that attend to a context."""
     program, width = parts.program, parts.d_model
     context, normed = program.register(width), program.register(width)
     program.copy(context, parts.x, width)
     index = 0
     for block, end in enumerate(block_ends(encoder.sizes)):
-        read = None
+        normed_context = None
         for norm in encoder.context_norms[block : block + 1]:
-            read = parts.norm_into(normed, context, norm)
-        kind = EncoderLayer if read is None else MscLayer
+            normed_context = parts.norm_into(normed, context, norm)
+        kind = EncoderLayer if normed_context is None else MscLayer
         for layer in encoder.layers[index : end + 1]:
-            lower_layer(parts, expect(layer, kind), read)
-            watcher.see_layer(index, parts.x)
+            lower_layer(parts, expect(layer, kind), normed_context)
+            listener.on_layer(index, parts.x)
             index += 1
         if block < encoder.cells:
             choose(CELLS, encoder.cell)(parts, encoder.cell, context)
-            watcher.see_context(block, context)
+            listener.on_context(block, context)
 
 
 def lower_gru_cell(parts: Parts, cell: GruCell, context: int) -> None:
@@ -195,9 +195,9 @@ def lower_gru_cell(parts: Parts, cell: GruCell, context: int) -> None:
     inputs, states = parts.wide_registers(3 * section)
 
     def split(array: Floats) -> Floats:
-        parts_of = np.zeros((3, section, *array.shape[1:]), np.float32)
-        parts_of[:, :width] = array.reshape(3, width, *array.shape[1:])
-        return parts_of.reshape(3 * section, *array.shape[1:])
+        sections = np.zeros((3, section, *array.shape[1:]), np.float32)
+        sections[:, :width] = array.reshape(3, width, *array.shape[1:])
+        return sections.reshape(3 * section, *array.shape[1:])
 
     program.product(inputs, parts.x, cell.weight_ih, cell.bias_ih, layout=split)
     program.product(states, context, cell.weight_hh, cell.bias_hh, layout=split)
@@ -206,18 +206,18 @@ def lower_gru_cell(parts: Parts, cell: GruCell, context: int) -> None:
 
 def lower_ffn_cell(parts: Parts, cell: FfnCell, context: int) -> None:
     """C^n = W2·relu(W1·[C^{n-1};B^n])."""
-    rise, width = expect(cell.up_proj, nn.Linear), parts.d_model
-    parts.program.product(parts.hidden, context, columns(rise.weight, 0, width), rise.bias)
-    parts.program.product(parts.hidden, parts.x, columns(rise.weight, 1, width), None, ADD | RELU)
+    up_proj, width = expect(cell.up_proj, nn.Linear), parts.d_model
+    parts.program.product(parts.hidden, context, columns(up_proj.weight, 0, width), up_proj.bias)
+    parts.program.product(parts.hidden, parts.x, columns(up_proj.weight, 1, width), None, ADD | RELU)
     parts.linear(context, parts.hidden, cell.down_proj)
 
 
-def lower_hierarchical(parts: Parts, encoder: HierarchicalEncoder, watcher: Watcher) -> None:
-    """Every row also carries the document state of its sentence, so the states of all of its rows are the same."""
+def lower_hierarchical(parts: Parts, encoder: HierarchicalEncoder, listener: EncoderListener) -> None:
+    """Lower sentence and document layers; every token row holds a copy of its sentence's document state."""
     program, width, layers = parts.program, parts.d_model, list(encoder.layers)
     for index, layer in enumerate(layers[: encoder.sentence_layers]):
         lower_layer(parts, expect(layer, SentenceLayer), None, SOURCE)
-        watcher.see_layer(index, parts.x)
+        listener.on_layer(index, parts.x)
     tokens, document, size = program.register(width), program.register(width), whole_bytes(width)
     program.copy(tokens, parts.x, width)
     positions = program.position_register(width, expect(encoder.positions, Positions))
@@ -228,7 +228,7 @@ def lower_hierarchical(parts: Parts, encoder: HierarchicalEncoder, watcher: Watc
         program.copy(document, parts.x, width)
         program.copy(parts.x, tokens, width)
         parts.linear(parts.x, document, encoder.spread, ADD)
-        watcher.see_layer(index, parts.x)
+        listener.on_layer(index, parts.x)
 
 
 CELLS: dict[type[nn.Module], Callable[..., None]] = {GruCell: lower_gru_cell, FfnCell: lower_ffn_cell}

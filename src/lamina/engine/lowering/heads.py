@@ -1,4 +1,4 @@
-"""Heads: scores of the whole vocabulary and what to subtract from them."""
+"""Lowering of heads, which compute scores over the vocabulary and their normaliser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lamina.model.heads.surface_readers import AttentionReader, PooledReader
 
 
 def lower_softmax(parts: Parts, features: int, weight_VD: Tensor) -> Distribution:
-    """Scores E·u, and log Σ e^score."""
+    """Lower a softmax: scores E·u, and the normaliser log Σ e^score."""
     program = parts.program
     scores, normaliser = program.register(len(weight_VD)), program.register(1)
     program.score_registers.add(scores)
@@ -33,7 +33,7 @@ def lower_softmax(parts: Parts, features: int, weight_VD: Tensor) -> Distributio
 
 
 class HeadLowering:
-    """The Transformer's own head; it reads the decoder's features and nothing else."""
+    """The softmax head, which reads only the decoder's features; the base of other heads."""
 
     reads_surface = False
 
@@ -41,21 +41,21 @@ class HeadLowering:
         self.parts, self.head = parts, head
 
     def project_source(self, top: int, surface: int | None) -> None:
-        """What to keep of a source."""
+        """Project what the head needs of a source."""
 
-    def see_input(self, register: int) -> None:
-        """The decoder's input."""
+    def on_input(self, register: int) -> None:
+        """Receive the decoder's input."""
 
-    def see_layer(self, index: int, register: int) -> None:
-        """A decoder layer's raw output."""
+    def on_layer(self, index: int, register: int) -> None:
+        """Receive the raw output of a decoder layer."""
 
     def lower(self, features: int) -> Distribution:
-        """The distribution of every row."""
+        """Lower the distribution of every row."""
         return lower_softmax(self.parts, features, self.head.weight_VD)
 
 
 class SurfaceLowering(HeadLowering):
-    """SurfaceFusion in all its modes."""
+    """SurfaceFusion in all modes."""
 
     reads_surface = True
 
@@ -80,7 +80,7 @@ class SurfaceLowering(HeadLowering):
             size, mean = whole_bytes(self.parts.d_model), int(reader.pool == "mean")
             self.parts.program.emit(machine.POOL, self.memory, surface, reader.from_id or 0, size, mean)
 
-    def see_layer(self, index: int, register: int) -> None:
+    def on_layer(self, index: int, register: int) -> None:
         if index == self.head.layer:
             self.parts.program.copy(self.query, register, self.parts.d_model)
 
@@ -108,7 +108,7 @@ class SurfaceLowering(HeadLowering):
         return one
 
     def _side(self, register: int, linear: nn.Module) -> int:
-        """One side behind the shared feed-forward network and its own linear map, where there are such."""
+        """Apply the shared feed-forward network and the side's linear projection, if configured."""
         parts = self.parts
         if self.head.feed_forward is not None:
             parts.feed_forward(register, register, self.head.feed_forward)
@@ -131,7 +131,7 @@ class SurfaceLowering(HeadLowering):
 
 
 class PointerLowering(HeadLowering):
-    """Pointer-generator. The gate reads c = Σ α_i·H_i by its weights w, so w·H_i is kept of every source token."""
+    """Pointer-generator. The gate reads w·c = Σ α_i·(w·H_i), so w·H_i is stored for every source token."""
 
     def __init__(self, parts: Parts, head: PointerHead) -> None:
         super().__init__(parts, head)
@@ -146,15 +146,15 @@ class PointerLowering(HeadLowering):
         gate = columns(expect(head.gate, nn.Linear).weight, 1, width)
         program.product(self.memory, top, gate, None, offset=self.section)
 
-        def numbered() -> tuple[NDArray[np.float32]]:
+        def token_ids() -> tuple[NDArray[np.float32]]:
             table = np.zeros((len(head.weight_VD), LANES), np.float32)
             table[:, 0] = np.arange(len(table))
             return (table,)
 
-        (table,) = program.once(("token numbers", len(head.weight_VD)), numbered)
+        (table,) = program.once(("token numbers", len(head.weight_VD)), token_ids)
         program.emit(machine.EMBED, self.tokens, 0, table, whole_bytes(1), program.scalar(1.0), -1)
 
-    def see_input(self, register: int) -> None:
+    def on_input(self, register: int) -> None:
         if self.head.reads_input:
             weight = columns(self.head.gate.weight, 2, self.parts.d_model)
             self.parts.program.product(self.gate, register, weight, None)

@@ -1,4 +1,4 @@
-"""Whole models, and ensembles of them: one program for each."""
+"""Lowering of whole models and ensembles."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from lamina.model.seq2seq import Seq2Seq
 
 
 def lower(models: Sequence[Seq2Seq], int8: bool = False) -> LoweredModel:
-    """The program of one model, or of several whose probabilities are averaged."""
+    """Lower one model, or an ensemble whose probabilities are averaged."""
     program = Program(int8)
-    each = [_lower_one(program, model) for model in models]
-    distributions = [distribution for distribution, _ in each]
+    lowered = [_lower_one(program, model) for model in models]
+    distributions = [distribution for distribution, _ in lowered]
     return LoweredModel(
         program,
         _average(program, distributions),
-        any(decoder.reads_both for _, decoder in each),
+        any(decoder.reads_both for _, decoder in lowered),
         models[0].config.heads,
-        _find_readers(program, each[0][1]),
+        _find_readers(program, lowered[0][1]),
         models[0].start_id,
         models[0].config.source_vocab,
         models[0].config.target_vocab,
@@ -59,7 +59,7 @@ def _lower_one(program: Program, model: Seq2Seq) -> tuple[Distribution, DecoderL
         surface = program.register(width)
         _embed(program, surface, source.tokens, width, positions if source.surface_positions else -1)
     _embed(program, parts.x, source.tokens, width, positions)
-    bridge.see_embedding(parts.x, surface)
+    bridge.on_embedding(parts.x, surface)
     choose(ENCODERS, model.encoder)(parts, model.encoder, bridge)
     final = program.register(width)
     top = parts.norm_into(final, parts.x, cast("nn.Module", model.encoder.final_norm))
@@ -67,8 +67,8 @@ def _lower_one(program: Program, model: Seq2Seq) -> tuple[Distribution, DecoderL
     head.project_source(top, surface)
     program.begin_decoder()
     _embed(program, parts.x, target.tokens, width, positions)
-    head.see_input(parts.x)
-    return head.lower(decoder.lower(head.see_layer)), decoder
+    head.on_input(parts.x)
+    return head.lower(decoder.lower(head.on_layer)), decoder
 
 
 def _embed(program: Program, dst: int, tokens: TokenEmbedding, width: int, positions: int) -> None:
@@ -79,25 +79,27 @@ def _embed(program: Program, dst: int, tokens: TokenEmbedding, width: int, posit
         rows[:, :width] = numbers(weight)
         return (rows,)
 
-    (place,) = program.once(("table", weight.data_ptr()), table)
+    (address,) = program.once(("table", weight.data_ptr()), table)
     program.note_vocabulary(weight)
-    program.emit(machine.EMBED, dst, 0, place, whole_bytes(width), program.scalar(math.sqrt(width)), positions)
+    program.emit(machine.EMBED, dst, 0, address, whole_bytes(width), program.scalar(math.sqrt(width)), positions)
 
 
-def _average(program: Program, each: Sequence[Distribution]) -> Distribution:
-    """log((p_1 + … + p_n) / n); log n is what is subtracted in the end."""
-    if len(each) == 1:
-        return each[0]
-    scores, size = program.register(program.widths[each[0].scores]), 4 * program.widths[each[0].scores]
+def _average(program: Program, distributions: Sequence[Distribution]) -> Distribution:
+    """log((p_1 + … + p_n) / n), with log n as the normaliser."""
+    first = distributions[0]
+    if len(distributions) == 1:
+        return first
+    scores, size = program.register(program.widths[first.scores]), 4 * program.widths[first.scores]
     program.score_registers.add(scores)
-    for number, own in enumerate(each):
-        program.emit(machine.LOG_ADD, scores, own.scores, own.normaliser, size, int(number > 0))
-    return Distribution(scores, program.fixed_register(np.array([math.log(len(each))], np.float32)))
+    for number, each in enumerate(distributions):
+        program.emit(machine.LOG_ADD, scores, each.scores, each.normaliser, size, int(number > 0))
+    return Distribution(scores, program.fixed_register(np.array([math.log(len(distributions))], np.float32)))
 
 
 def _find_readers(program: Program, decoder: DecoderLowering) -> tuple[tuple[int, ...], ...]:
-    reading = {}
+    """The instructions that attend to each memory, by decoder layer."""
+    readers = {}
     for number, instruction in enumerate(program.decoder):
         if instruction[0] == machine.ATTEND:
-            reading[instruction[3]] = number
-    return tuple(tuple(reading[memory] for memory in memories) for memories in decoder.memories)
+            readers[instruction[3]] = number
+    return tuple(tuple(readers[memory] for memory in memories) for memories in decoder.memories)

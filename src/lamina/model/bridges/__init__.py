@@ -1,4 +1,4 @@
-"""Bridges: what each decoder layer attends to. One line here makes a bridge known everywhere."""
+"""Bridges: what each decoder layer attends to. A new bridge is registered here."""
 
 from lamina.model.bridges.aggregation import AggregationSettings
 from lamina.model.bridges.blocks import BlocksSettings

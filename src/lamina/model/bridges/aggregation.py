@@ -1,4 +1,4 @@
-"""Layer aggregation: small networks merge the encoder's layers, one after another."""
+"""Layer aggregation: small networks merge the encoder layers step by step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AggregationSettings(BridgeSettings):
     mode: Literal["iterative", "hierarchical"] = "iterative"  # a chain over layers, or a tree over pairs
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """There must be layers to merge, in pairs for the hierarchical mode."""
+        """There must be at least two layers to merge, and an even number for the hierarchical mode."""
         layers, encoder = model.encoder.layers, model.encoder.type
         if self.mode == "hierarchical" and layers % 2:
             yield Problem(
@@ -37,7 +37,6 @@ class AggregationSettings(BridgeSettings):
             )
 
     def build(self, model: ModelConfig) -> AggregationBridge:
-        """A chain of merges."""
         return AggregationBridge(self.mode, model)
 
 
@@ -72,10 +71,9 @@ class AggregationBridge(nn.Module):
         self.merges = nn.ModuleList([*first, *(Aggregate(self.stride + 1, model.d_model) for _ in range(merges))])
 
     def forward(self, enc: EncoderStates) -> tuple[Memory, ...]:
-        """The same memory for every decoder layer."""
         merged: tuple[Tensor, ...] = enc.layers[:1] if self.stride == 1 else ()
         start = len(merged)
         for index, merge in enumerate(self.merges):
-            lowest = start + index * self.stride
-            merged = (merge(*enc.layers[lowest : lowest + self.stride], *merged),)
+            first = start + index * self.stride
+            merged = (merge(*enc.layers[first : first + self.stride], *merged),)
         return (Memory(merged, enc.valid_BS),) * self.decoder_layers

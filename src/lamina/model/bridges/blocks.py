@@ -30,12 +30,11 @@ class BlocksSettings(BridgeSettings):
         return self.blocks or own or split_evenly(model.encoder.layers, model.decoder.layers)
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """Blocks must fit the depths."""
+        """Blocks must match the depths of encoder and decoder."""
         if self.blocks is not None or model.encoder.block_sizes(model) is None:
             yield from check_blocks("bridge", self.type, self.blocks, model)
 
     def build(self, model: ModelConfig) -> BlocksBridge:
-        """One norm per block."""
         return BlocksBridge(self.sizes(model), model)
 
 
@@ -48,7 +47,6 @@ class BlocksBridge(nn.Module):
         self.norms = nn.ModuleList(norm_if_pre(model.d_model, model.norm) for _ in sizes)
 
     def forward(self, enc: EncoderStates) -> tuple[Memory, ...]:
-        """One memory per block."""
         return tuple(
             Memory((norm(enc.layers[end]),), enc.valid_BS) for norm, end in zip(self.norms, self.ends, strict=True)
         )

@@ -1,4 +1,4 @@
-"""MSC's bridge: decoder layer n reads block n and the context up to it, two streams fused by a gate."""
+"""MSC's bridge: decoder layer n reads block n and context n as two streams, which a gate fuses."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ class CollaborativeSettings(BridgeSettings):
     reads_contexts: ClassVar[bool] = True
 
     def build_fusion(self, d_model: int) -> nn.Module:
-        """The decoder's own gate in every layer, or addition."""
         return build_fusion(self.fusion, d_model)
 
     def build(self, model: ModelConfig) -> CollaborativeBridge:
-        """Two norms per block."""
         sizes = model.encoder.block_sizes(model)
         assert sizes is not None
         return CollaborativeBridge(sizes, model)
@@ -46,7 +44,6 @@ class CollaborativeBridge(nn.Module):
         self.context_norms = nn.ModuleList(norm_if_pre(model.d_model, model.norm) for _ in sizes)
 
     def forward(self, enc: EncoderStates) -> tuple[Memory, ...]:
-        """Two streams per block."""
         return tuple(
             Memory((block_norm(enc.layers[end]), context_norm(context_BSD)), enc.valid_BS)
             for end, context_BSD, block_norm, context_norm in zip(

@@ -20,7 +20,6 @@ class FineGrainedSettings(MixSettings):
     dropconnect: Rate = 0.3
 
     def build(self, model: ModelConfig) -> FineGrainedBridge:
-        """One weight per decoder layer, encoder layer and dimension."""
         return FineGrainedBridge(self, model)
 
 

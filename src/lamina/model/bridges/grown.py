@@ -28,15 +28,14 @@ class GrownBridgeSettings(BridgeSettings):
 
     @property
     def reads_top(self) -> bool:
-        """By the new decoder layers."""
         return True
 
     def trained_layers(self, decoder_layers: int) -> int:
-        """Decoder layers below the new ones."""
+        """Number of trained decoder layers, below the new ones."""
         return decoder_layers - count_new_layers(decoder_layers, self.new_layers)
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """It needs an encoder with a bottom, and trained decoder layers that read it."""
+        """The encoder must be `grown` too, and there must be trained decoder layers."""
         if model.encoder.type != "grown":
             yield Problem(
                 "bridge.type",
@@ -53,12 +52,11 @@ class GrownBridgeSettings(BridgeSettings):
             yield Problem("decoder.wiring", "bridge `grown` sets the wiring of the decoder: use `residual`.")
 
     def build(self, model: ModelConfig) -> GrownBridge:
-        """A bridge without parameters."""
         return GrownBridge(self, model.decoder.layers)
 
 
 class GrownBridge(nn.Module):
-    """Bottom decoder layers read H1 (or in the released wiring H1 + LN_e(x)), the new ones H2 (Wu et al. 2019)."""
+    """Trained decoder layers read H1 (H1 + LN_e(x) in the released wiring), new ones H2 (Wu et al. 2019)."""
 
     def __init__(self, settings: GrownBridgeSettings, decoder_layers: int) -> None:
         super().__init__()
@@ -67,6 +65,5 @@ class GrownBridge(nn.Module):
         self.decoder_layers = decoder_layers
 
     def forward(self, enc: EncoderStates) -> tuple[Memory, ...]:
-        """One memory for each module, for every layer of it."""
         bottom, top = (Memory((x_BSD,), enc.valid_BS) for x_BSD in (enc.bottoms[self.released], enc.top_BSD))
         return (*(bottom,) * self.trained, *(top,) * (self.decoder_layers - self.trained))

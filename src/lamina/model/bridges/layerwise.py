@@ -24,7 +24,7 @@ class LayerwiseSettings(BridgeSettings):
 
     @property
     def reads_top(self) -> bool:
-        """The last layer after the encoder's own norm, in imports."""
+        """In imports, the last layer is read after the encoder's final norm."""
         return self.norms == "last"
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
@@ -38,7 +38,6 @@ class LayerwiseSettings(BridgeSettings):
             )
 
     def build(self, model: ModelConfig) -> LayerwiseBridge:
-        """One norm per layer, or none of its own."""
         return LayerwiseBridge(self, model)
 
 
@@ -54,6 +53,5 @@ class LayerwiseBridge(nn.Module):
         )
 
     def forward(self, enc: EncoderStates) -> tuple[Memory, ...]:
-        """One memory per layer."""
         layers = (*enc.layers[:-1], enc.top_BSD) if self.last_is_top else enc.layers
         return tuple(Memory((norm(x_BSD),), enc.valid_BS) for norm, x_BSD in zip(self.norms, layers, strict=True))

@@ -1,4 +1,4 @@
-"""The Transformer's own bridge: every decoder layer reads the encoder's final states."""
+"""The standard bridge: every decoder layer reads the encoder's final states."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ class TopSettings(BridgeSettings):
 
     @property
     def reads_top(self) -> bool:
-        """The encoder's final states are all it reads."""
         return True
 
     def build(self, model: ModelConfig) -> TopBridge:
-        """A bridge without parameters."""
         return TopBridge(model.decoder.layers)
 
 
@@ -36,5 +34,4 @@ class TopBridge(nn.Module):
         self.decoder_layers = decoder_layers
 
     def forward(self, enc: EncoderStates) -> tuple[Memory, ...]:
-        """The same memory for every decoder layer."""
         return (Memory((enc.top_BSD,), enc.valid_BS),) * self.decoder_layers

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MixSettings(BridgeSettings):
-    """What the bridges that mix all encoder layers have in common."""
+    """Settings shared by the bridges that mix all encoder layers."""
 
     embedding: Literal["input", "surface"] | None  # X_0: with positions, without, or omitted
     embedding_norm: bool  # normalise X_0, in post-norm models
@@ -37,7 +37,6 @@ class TransparentSettings(MixSettings):
     embedding_norm: bool = False
 
     def build(self, model: ModelConfig) -> TransparentBridge:
-        """One weight per decoder layer and encoder layer."""
         return TransparentBridge(self, model)
 
 
@@ -45,7 +44,7 @@ class TransparentBridge(nn.Module):
     """Transparent attention (Bapna et al. 2018, Eq. 4): S_j = drop(LN(Σ_n α_{j,n}·X_n)), α_j = softmax(w_j).
 
     X_0 is the embedding, X_n encoder layer n; one norm is shared by all j. In a pre-norm stack X_n is the raw
-    residual stream, which this norm tames. `mask_layer` sets one layer's weight to zero: the probe of Liu et al.
+    residual stream, which this norm rescales. `mask_layer` sets one layer's weight to zero: the probe of Liu et al.
     (2021), Figure 2.
     """
 
@@ -70,22 +69,22 @@ class TransparentBridge(nn.Module):
         return (decoder_layers, columns)
 
     def reset_parameters(self) -> None:
-        """Nearly equal weights, as Liu et al. published them: U(±√(2/(J+L)))."""
+        """Initialise to nearly equal weights as in the code of Liu et al. (2021): U(±√(2/(J+L)))."""
         bound = (2 / (self.weight.shape[0] + self.weight.shape[1])) ** 0.5
         nn.init.uniform_(self.weight, -bound, bound)
 
     def weights(self) -> Tensor:
-        """α: softmax over layers (dimension 1), as the decoder uses it now."""
+        """α: softmax over layers (dimension 1), with dropout and mask applied."""
         alpha = F.dropout(self.weight, self.dropconnect, self.training).softmax(dim=1)
         alpha = F.dropout(alpha, self.weight_dropout, self.training)
         if self.masked is not None:
-            seen = torch.arange(alpha.shape[1], device=alpha.device) != self.masked
-            alpha = alpha * seen.view(-1, *[1] * (alpha.dim() - 2))
+            visible = torch.arange(alpha.shape[1], device=alpha.device) != self.masked
+            alpha = alpha * visible.view(-1, *[1] * (alpha.dim() - 2))
         return alpha
 
     @contextmanager
     def mask_layer(self, layer: int) -> Iterator[None]:
-        """Within the context, no decoder layer sees encoder layer `layer` (0 is the embedding)."""
+        """A context in which encoder layer `layer` (0 is the embedding) has weight 0 in every mix."""
         column = layer if self.embedding is not None else layer - 1
         if not 0 <= column < self.weight.shape[1]:
             lowest = 0 if self.embedding is not None else 1
@@ -98,7 +97,6 @@ class TransparentBridge(nn.Module):
             self.masked = None
 
     def forward(self, enc: EncoderStates) -> tuple[Memory, ...]:
-        """A mix per decoder layer."""
         layers = enc.layers
         if self.embedding is not None:
             embedding_BSD = enc.embedded_BSD if self.embedding == "input" else enc.surface_BSD

@@ -1,4 +1,4 @@
-"""Encoders: embedded sources to states of every layer. One line here makes an encoder known everywhere."""
+"""Encoders: from embedded sources to the states of every layer. A new encoder is registered here."""
 
 from lamina.model.encoders.dlcl import DlclSettings
 from lamina.model.encoders.grown import GrownSettings

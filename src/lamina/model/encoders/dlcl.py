@@ -20,6 +20,5 @@ class DlclSettings(EncoderSettings):
     layers: Depth
 
     def build(self, model: ModelConfig) -> StackEncoder:
-        """A stack with the wiring of Wang et al. (2019); see `lamina.model.layers.dlcl`."""
         combinations = self.layers + 1 if model.bridge.reads_top else self.layers
         return StackEncoder(model, DlclWiring(combinations, model.d_model, model.norm))

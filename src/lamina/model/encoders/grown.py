@@ -1,4 +1,4 @@
-"""A stack around which a deeper model was grown: the trained layers at the bottom, a new module on top.
+"""The encoder of depth growing: trained layers at the bottom, new layers on top.
 
 x ──┬──► bottom layers ──► H1 ──(+)──► new layers ──► H2
     └───────── LN_e ──────────────┘
@@ -32,7 +32,7 @@ class GrownSettings(EncoderSettings):
     new_layers: PositiveInt | None = None  # number of new layers; None is a quarter of all
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """Something must be there to grow around."""
+        """There must be trained layers below the new ones."""
         if count_new_layers(self.layers, self.new_layers) >= self.layers:
             yield Problem(
                 "encoder.new_layers",
@@ -40,23 +40,23 @@ class GrownSettings(EncoderSettings):
             )
 
     def build(self, model: ModelConfig) -> GrownEncoder:
-        """The whole stack; `lamina train --grow-from` fills its bottom."""
+        """Build the whole stack; `lamina train --grow-from` loads the weights of its bottom."""
         return GrownEncoder(self, model)
 
 
 class GrownEncoder(StackEncoder):
     """The encoder of depth growing (Wu et al. 2019): H2 = top(H1 + LN_e(x)).
 
-    In pre-norm stacks H1 in this sum is the raw stream; the bottom's own final norm is on what the decoder reads.
+    In pre-norm stacks H1 in this sum is the raw residual stream; the decoder reads it after the bottom's final norm.
     """
 
     def __init__(self, settings: GrownSettings, model: ModelConfig) -> None:
-        self_layers = settings.layers - count_new_layers(settings.layers, settings.new_layers)
-        super().__init__(model, GrownWiring(self_layers, model.d_model))
+        trained_layers = settings.layers - count_new_layers(settings.layers, settings.new_layers)
+        super().__init__(model, GrownWiring(trained_layers, model.d_model))
         self.bottom_norm = norm_if_pre(model.d_model, model.norm, affine=model.bridge.grows_decoder)
 
     def forward(self, states: EncoderStates) -> EncoderStates:
-        """Add every layer's output, the final states, and what the bottom alone computes."""
+        """Add the layers' outputs, the final states and the states of the bottom."""
         assert isinstance(self.wiring, GrownWiring)
         layers = (partial(layer, mask_B11S=states.mask_B11S) for layer in self.layers)
         outputs, top_BSD = run_stack(self.wiring, states.embedded_BSD, layers)

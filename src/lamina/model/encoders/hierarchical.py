@@ -1,4 +1,4 @@
-"""The hierarchical encoder: sentences by themselves, then the document that they form, added back to the tokens.
+"""The hierarchical encoder: sentence layers, then document layers over sentences, added back to the tokens.
 
 tokens ──► sentence layers ──┬──────────────────────────────────────────────(+)──► token states
            (own sentence)    └─ last token ─► document layers ─► W ─► spread ─┘
@@ -37,12 +37,12 @@ class HierarchicalSettings(EncoderSettings):
     document_layers: PositiveInt | None = None  # number of document-level layers; None is half
 
     def split(self) -> tuple[int, int]:
-        """Sentence-level and document-level layers."""
+        """Numbers of sentence-level and document-level layers."""
         document = self.layers // 2 if self.document_layers is None else self.document_layers
         return self.layers - document, document
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """Both levels need a layer."""
+        """Each level needs at least one layer."""
         sentence, document = self.split()
         if min(sentence, document) < 1:
             yield Problem(
@@ -52,36 +52,35 @@ class HierarchicalSettings(EncoderSettings):
             )
 
     def build(self, model: ModelConfig) -> HierarchicalEncoder:
-        """Half the layers for each level, or as the settings say."""
         return HierarchicalEncoder(self, model)
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Where the sentences of a batch of documents are: K of them in the longest."""
+    """The sentences of a batch of documents, at most K in each."""
 
-    number_BS: Tensor  # the sentence of every token, from 0
-    seen_BSS: Tensor  # which tokens a token sees: those of its own sentence
-    last_BK: Tensor  # the place of every sentence's last token
+    number_BS: Tensor  # index of the sentence of every token
+    seen_BSS: Tensor  # attention mask: a token sees its own sentence
+    last_BK: Tensor  # position of every sentence's last token
     valid_BK: Tensor
 
 
 def find_sentences(source_BS: Tensor, valid_BS: Tensor) -> Sentences:
-    """A sentence ends with `<s>`, the last one with the document; a text without any is one sentence."""
+    """Find sentences, each of which ends with `<s>` or the end of the document."""
     boundary_BS = (source_BS == BOS) & valid_BS
     number_BS = boundary_BS.long().cumsum(dim=1) - boundary_BS.long()
     seen_BSS = (number_BS[:, :, None] == number_BS[:, None, :]) & valid_BS[:, None, :]
-    places_S = torch.arange(source_BS.shape[1], device=source_BS.device)
-    seen_BSS = seen_BSS | (places_S[:, None] == places_S)  # padding sees itself
-    place_BS = places_S.expand_as(source_BS).masked_fill(~valid_BS, -1)
-    last_BK = place_BS.new_full((source_BS.shape[0], most_sentences(number_BS)), -1).scatter_reduce(
-        1, number_BS, place_BS, "amax"
+    positions_S = torch.arange(source_BS.shape[1], device=source_BS.device)
+    seen_BSS = seen_BSS | (positions_S[:, None] == positions_S)  # padding sees itself
+    positions_BS = positions_S.expand_as(source_BS).masked_fill(~valid_BS, -1)
+    last_BK = positions_BS.new_full((source_BS.shape[0], most_sentences(number_BS)), -1).scatter_reduce(
+        1, number_BS, positions_BS, "amax"
     )
     return Sentences(number_BS, seen_BSS, last_BK.clamp(min=0), last_BK >= 0)
 
 
 def most_sentences(number_BS: Tensor) -> int:
-    """K. Where counting would synchronise or be fixed by tracing, the maximum possible: one sentence per token."""
+    """K; if counting would synchronise or be traced as a constant, its upper bound of one sentence per token."""
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     if number_BS.device.type != "cpu" or torch.compiler.is_compiling() or tracing:
         return max(1, number_BS.shape[1])
@@ -89,14 +88,14 @@ def most_sentences(number_BS: Tensor) -> int:
 
 
 class SentenceLayer(EncoderLayer):
-    """An encoder layer in which a token sees its own sentence only: its mask says so."""
+    """An encoder layer whose mask restricts attention to a token's own sentence."""
 
 
 class HierarchicalEncoder(nn.Module):
     """HierTrans (Wei et al. 2020, Appendix A): a sentence-level and a document-level encoder.
 
-    The paper says no more than that. Our reading: a sentence's vector is the state of its last token, sentences have
-    positions of their own, and a token's state is x + W·(the document state of its sentence), one W for all layers.
+    The paper gives no details. Our choices: a sentence's vector is the state of its last token, sentences have
+    position embeddings, and a token's state is x + W·(the document state of its sentence), one W for all layers.
     """
 
     def __init__(self, settings: HierarchicalSettings, model: ModelConfig) -> None:
@@ -113,7 +112,7 @@ class HierarchicalEncoder(nn.Module):
         self.final_norm = norm_if_pre(model.d_model, model.norm, affine=model.bridge.reads_top)
 
     def forward(self, states: EncoderStates) -> EncoderStates:
-        """Add every layer's output, as states of tokens, and the final states."""
+        """Add the layers' outputs, as states of tokens, and the final states."""
         sentences = find_sentences(states.source_BS, states.valid_BS)
         layers, x_BSD, outputs = list(self.layers), states.embedded_BSD, []
         mask_B1SS = additive_mask(sentences.seen_BSS[:, None], product_type(x_BSD))

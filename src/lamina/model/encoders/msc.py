@@ -1,4 +1,4 @@
-"""The encoder of MSC: blocks of layers that also attend to a context running over depth.
+"""The encoder of MSC: blocks of layers that also attend to a context, which a cell carries from block to block.
 
               ┌──────── C^{n-1} ───────────────► cell ──► C^n     one cell, shared by all blocks
               │                                   ▲
@@ -46,7 +46,7 @@ class MscSettings(EncoderSettings):
         return self.blocks or split_evenly(self.layers, model.decoder.layers)
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
-        """Blocks must fit the depths, and the bridge must read the contexts."""
+        """Blocks must match the depths, and the contexts must be read by layers or the bridge."""
         yield from check_blocks("encoder", self.type, self.blocks, model)
         if not self.context_attention and self.fusion != "gate":
             yield Problem("encoder.fusion", "requires `context_attention`, which is off.")
@@ -58,7 +58,6 @@ class MscSettings(EncoderSettings):
             )
 
     def build(self, model: ModelConfig) -> MscEncoder:
-        """The encoder with this configuration's switches."""
         return MscEncoder(self, model)
 
 
@@ -71,14 +70,14 @@ class MscLayer(EncoderLayer):
         self.fusion = build_fusion(settings.fusion, model.d_model)
 
     def attend(self, x_BSD: Tensor, mask_B11S: Tensor, context: tuple[Tensor, ...]) -> Tensor:
-        """`context` is LN(C^{n-1}), or its keys and values."""
+        """Fuse self-attention with attention to `context`: LN(C^{n-1}), or its keys and values."""
         reader = self.context_attention
         memory = KeysValues(*context) if len(context) == 2 else reader.project_kv(context[0])
         return self.fusion(self.attention(x_BSD, mask_B11S), reader.read(x_BSD, memory, mask_B11S))
 
 
 class GruCell(nn.GRUCell):
-    """C^n = GRU(state = C^{n-1}, input = B^n), at every position alone (Eq. 9)."""
+    """C^n = GRU(state = C^{n-1}, input = B^n), position-wise (Eq. 9)."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model, d_model)
@@ -106,7 +105,7 @@ class MscEncoder(nn.Module):
     """Multiscale collaborative encoder (Wei et al. 2020, Eq. 9-12).
 
     B^0 = C^0 = the encoder's input. One cell is shared by all blocks and one norm of C^{n-1} by the layers
-    of a block: the paper's parameter counts allow no other reading. C^N is computed where the bridge reads it.
+    of a block, which follows from the paper's parameter counts. C^N is computed only if the bridge reads it.
     """
 
     def __init__(self, settings: MscSettings, model: ModelConfig) -> None:
@@ -125,13 +124,13 @@ class MscEncoder(nn.Module):
         self.final_norm = norm_if_pre(model.d_model, model.norm, affine=model.bridge.reads_top)
 
     def forward(self, states: EncoderStates) -> EncoderStates:
-        """Add every layer's output, the contexts and the final states."""
+        """Add the layers' outputs, the contexts and the final states."""
         x_BSD = context_BSD = states.embedded_BSD
         layers: list[Tensor] = []
         contexts: list[Tensor] = []
         for block, end in enumerate(block_ends(self.sizes)):
-            own_layers = list(self.layers[len(layers) : end + 1])
-            for layer, context in zip(own_layers, self.read_context(block, own_layers, context_BSD), strict=True):
+            block_layers = list(self.layers[len(layers) : end + 1])
+            for layer, context in zip(block_layers, self.read_context(block, block_layers, context_BSD), strict=True):
                 x_BSD = layer(x_BSD, states.mask_B11S, *context)
                 layers.append(x_BSD)
             if block < self.cells:
@@ -140,12 +139,12 @@ class MscEncoder(nn.Module):
         return replace(states, layers=tuple(layers), contexts=tuple(contexts), top_BSD=self.final_norm(x_BSD))
 
     def read_context(self, block: int, layers: Sequence[nn.Module], context_BSD: Tensor) -> list[tuple[Tensor, ...]]:
-        """What each layer of a block reads of C^{n-1}: keys and values, all computed in one product."""
-        own = [layer for layer in layers if isinstance(layer, MscLayer)]
-        if not own:
+        """Keys and values of C^{n-1} for each layer of a block, computed in one matrix product."""
+        readers = [layer for layer in layers if isinstance(layer, MscLayer)]
+        if not readers:
             return [()] * len(layers)
         normed_BSD = as_product(self.context_norms[block](context_BSD))
-        if own[0].recompute:  # a layer that keeps nothing but its input projects the context by itself
+        if readers[0].recompute:  # a checkpointed layer projects the context itself
             return [(normed_BSD,)] * len(layers)
-        memories = project_together([layer.context_attention for layer in own], normed_BSD)
+        memories = project_together([layer.context_attention for layer in readers], normed_BSD)
         return [(memory.keys_BHMK, memory.values_BHMK) for memory in memories]

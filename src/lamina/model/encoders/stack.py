@@ -25,10 +25,9 @@ class StackSettings(EncoderSettings):
 
     type: Literal["stack"] = "stack"
     layers: Depth
-    frozen_final_norm: bool = False  # imports only: keep a published final norm that nothing trains
+    frozen_final_norm: bool = False  # imports only: keep the published final norm, untrained
 
     def build(self, model: ModelConfig) -> StackEncoder:
-        """A plain stack."""
         encoder = StackEncoder(model, ResidualWiring())
         if self.frozen_final_norm:
             encoder.final_norm = norm_if_pre(model.d_model, model.norm).requires_grad_(False)
@@ -44,10 +43,10 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(model.d_model, model.norm, model.dropout)
         self.feed_forward = build_feed_forward(model)
         self.feed_forward_residual = Residual(model.d_model, model.norm, model.dropout)
-        self.recompute = False  # in the backward pass, instead of keeping what it needs
+        self.recompute = False  # gradient checkpointing
 
     def attend(self, x_BSD: Tensor, mask_B11S: Tensor, context: tuple[Tensor, ...]) -> Tensor:
-        """The attention sublayer, without its residual; encoders with contexts read them here."""
+        """The attention sublayer without its residual; subclasses also attend to `context`."""
         return self.attention(x_BSD, mask_B11S)
 
     def forward(self, x_BSD: Tensor, mask_B11S: Tensor, *context: Tensor) -> Tensor:
@@ -57,7 +56,7 @@ class EncoderLayer(nn.Module):
         return self.compute(x_BSD, mask_B11S, *context)
 
     def compute(self, x_BSD: Tensor, mask_B11S: Tensor, *context: Tensor) -> Tensor:
-        """The layer itself."""
+        """The forward pass without gradient checkpointing."""
         attended_BSD = self.attend(self.attention_residual.pre_norm(x_BSD), mask_B11S, context)
         x_BSD = self.attention_residual.add_residual(x_BSD, attended_BSD)
         transformed_BSD = self.feed_forward(self.feed_forward_residual.pre_norm(x_BSD))
@@ -65,16 +64,16 @@ class EncoderLayer(nn.Module):
 
 
 def recompute_layers(encoder: nn.Module) -> None:
-    """Gradient checkpointing: keep of every layer its input only, and compute it again in the backward pass."""
+    """Enable gradient checkpointing: keep only the input of every layer, and recompute it in the backward pass."""
     for module in encoder.modules():
         if isinstance(module, EncoderLayer):
             module.recompute = True
 
 
 class StackEncoder(nn.Module):
-    """Layers on top of each other, wired by residuals or DLCL, and a final norm if they are pre-norm.
+    """A stack of layers, wired by residuals or DLCL, with a final norm if they are pre-norm.
 
-    Where no bridge trains on the encoder's final states, the final norm has no parameters.
+    The final norm has no parameters if the bridge does not read the encoder's final states.
     """
 
     def __init__(self, model: ModelConfig, wiring: Wiring) -> None:
@@ -84,7 +83,7 @@ class StackEncoder(nn.Module):
         self.final_norm = norm_if_pre(model.d_model, model.norm, affine=model.bridge.reads_top)
 
     def forward(self, states: EncoderStates) -> EncoderStates:
-        """Add every layer's output and the final states."""
+        """Add the layers' outputs and the final states."""
         layers = (partial(layer, mask_B11S=states.mask_B11S) for layer in self.layers)
         outputs, top_BSD = run_stack(self.wiring, states.embedded_BSD, layers)
         return replace(states, layers=outputs, top_BSD=self.final_norm(top_BSD))

@@ -1,4 +1,4 @@
-"""Heads: decoder states to a distribution. One line here makes a head known everywhere."""
+"""Heads: from decoder states to a distribution. A new head is registered here."""
 
 from lamina.model.heads.pointer import PointerSettings
 from lamina.model.heads.softmax import SoftmaxSettings

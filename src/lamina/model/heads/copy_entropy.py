@@ -1,13 +1,13 @@
-"""Label-smoothed cross-entropy of a softmax mixed with copied tokens, which never builds the mixture.
+"""Label-smoothed cross-entropy of a softmax mixed with a copy distribution, without materialising the mixture.
 
     P(v) = g·softmax_v + (1-g)·Σ_{i: x_i = v} α_i                        g = σ(gate)
 
-Only the tokens of the source have a copied part. With q_v = g·softmax_v and m_v the copied mass of token v,
+Only source tokens have copy mass. With q_v = g·softmax_v and m_v the copy mass of token v,
 
     Σ_v log P(v) = Σ_v log q_v + Σ_{v in source} [log(q_v + m_v) − log q_v]
 
-so beyond what plain cross-entropy needs, everything is (tokens × source). As there, logits exist for a chunk of
-tokens at a time, and their gradient is formed as soon as the loss of the chunk is known: three vocabulary products.
+so compared with plain cross-entropy all additional tensors are (tokens × source). As there, logits exist for one chunk
+of tokens at a time, and their gradient is computed along with the chunk's loss: three vocabulary products in total.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ class CopySource(NamedTuple):
     """The tokens that may be copied, a row for each target token."""
 
     tokens_NS: Tensor  # ids
-    slots_NS: Tensor  # the first position of the same token
-    first_NS: Tensor  # whether that is this one
+    slots_NS: Tensor  # first position of the same token
+    first_NS: Tensor  # whether this is that first position
 
 
 class CopyInputs(NamedTuple):
-    """What the mixture is made from, a row for each target token."""
+    """The components of the mixture, a row for each target token."""
 
-    features_ND: Tensor  # of the softmax
-    gate_N: Tensor  # the logit of p_gen
-    copied_NS: Tensor  # the attention α
+    features_ND: Tensor  # input of the softmax
+    gate_N: Tensor  # logit of p_gen
+    copied_NS: Tensor  # attention α
     source: CopySource
 
 
 def add_copied(log_q: Tensor, mass: Tensor) -> Tensor:
-    """log(q + m), exactly log q where nothing is copied."""
+    """log(q + m), exactly log q where m is 0."""
     copied = torch.logaddexp(log_q, mass.clamp_min(torch.finfo(mass.dtype).tiny).log())
     return torch.where(mass > 0, copied, log_q)
 
 
 def gather_mass(weights: Tensor, slots: Tensor) -> Tensor:
-    """Attention to all positions of a token, summed at the first of them: (…, S) → (…, S)."""
+    """Sum the attention to all positions of a token at the first of them: (…, S) → (…, S)."""
     return torch.zeros_like(weights).scatter_add(-1, slots, weights)
 
 
 def copy_cross_entropy(
     inputs: CopyInputs, weight_VD: Tensor, target_N: Tensor, smoothing: float, importance_N: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Σ_n w_n·LS_n, and every token's plain −log P (detached)."""
+    """Σ_n w_n·LS_n, and the unsmoothed −log P of every token (detached)."""
     if importance_N is None:
         importance_N = torch.ones_like(inputs.gate_N)
     return _CopyCrossEntropy.apply(  # type: ignore[no-untyped-call]
@@ -65,20 +65,19 @@ def copy_cross_entropy(
 def _losses(
     leaves: list[Tensor], hit_CS: Tensor, source: CopySource, smoothing: float, vocabulary: int
 ) -> tuple[Tensor, Tensor]:
-    """LS and −log P of some tokens.
+    """LS and −log P of a chunk of tokens.
 
-    `leaves` are the normaliser of their logits, the logits of the target and of the source's tokens, the mean of all
-    logits, the gate and α.
+    `leaves` are log Z, the logits of the target and of the source tokens, the mean logit, the gate and α.
     """
     normaliser_C, target_C, source_CS, mean_C, gate_C, copied_CS = leaves
-    log_gate_C, share_C = F.logsigmoid(gate_C), torch.sigmoid(-gate_C)
+    log_gate_C, copy_gate_C = F.logsigmoid(gate_C), torch.sigmoid(-gate_C)
     shift_C = log_gate_C - normaliser_C
-    target_mass_C = share_C * (copied_CS * hit_CS).sum(dim=1)
+    target_mass_C = copy_gate_C * (copied_CS * hit_CS).sum(dim=1)
     nll_C = -add_copied(target_C + shift_C, target_mass_C)
     if smoothing == 0:
         return nll_C, nll_C
     log_q_CS = source_CS + shift_C[:, None]
-    mass_CS = share_C[:, None] * gather_mass(copied_CS, source.slots_NS)
+    mass_CS = copy_gate_C[:, None] * gather_mass(copied_CS, source.slots_NS)
     gained_C = ((add_copied(log_q_CS, mass_CS) - log_q_CS) * source.first_NS).sum(dim=1)
     return (1 - smoothing) * nll_C - smoothing * (mean_C + shift_C + gained_C / vocabulary), nll_C
 
@@ -92,7 +91,7 @@ def _chunk_loss(
     vocabulary: int,
     differentiable: bool,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The total of a chunk, −log P of its tokens, and the total's gradient by what `_losses` reads."""
+    """The total of a chunk, −log P of its tokens, and the gradients of the total with respect to `leaves`."""
     with torch.set_grad_enabled(differentiable):
         leaves = [leaf.detach().requires_grad_(differentiable) for leaf in leaves]
         hit_CS = source.tokens_NS == target_C1
@@ -101,11 +100,11 @@ def _chunk_loss(
     if not differentiable:
         return total, nll_C, []
     gradients = torch.autograd.grad(total, leaves, allow_unused=True)
-    known = [
+    dense = [
         torch.zeros_like(leaf) if gradient is None else gradient
         for leaf, gradient in zip(leaves, gradients, strict=True)
     ]
-    return total.detach(), nll_C.detach(), known
+    return total.detach(), nll_C.detach(), dense
 
 
 class _CopyCrossEntropy(torch.autograd.Function):
@@ -125,39 +124,41 @@ class _CopyCrossEntropy(torch.autograd.Function):
         tokens, vocabulary = len(target_N), len(weight_VD)
         precise = torch.promote_types(features_ND.dtype, torch.float32)
         total, nll_N = features_ND.new_zeros((), dtype=precise), features_ND.new_empty(tokens, dtype=precise)
-        sums = None
+        accumulated = None
         computed_type = product_type(features_ND)
         features_ND, matrix_VD = features_ND.to(computed_type), weight_VD.to(computed_type)
         with torch.autocast(features_ND.device.type, enabled=False):
             mean_D = matrix_VD.mean(dim=0, dtype=precise)
             if differentiable:
-                sums = _Gradients(features_ND, weight_VD, copied_NS, mean_D, precise)
+                accumulated = _Gradients(features_ND, weight_VD, copied_NS, mean_D, precise)
             size = chunk_size(features_ND, vocabulary)
             logits_CV = features_ND.new_empty(size, vocabulary)
             buffer_CV = torch.empty_like(logits_CV, dtype=precise)
             for start in range(0, tokens, size):
                 chunk = slice(start, start + size)
                 features_CD, target_C1 = features_ND[chunk], target_N[chunk, None]
-                own, rows = CopySource(*(part[chunk] for part in source)), len(features_CD)
+                chunk_source, rows = CopySource(*(part[chunk] for part in source)), len(features_CD)
                 logits_rV = torch.mm(features_CD, matrix_VD.T, out=logits_CV[:rows])
                 probs_rV = torch.softmax(logits_rV, dim=-1, dtype=precise, out=buffer_CV[:rows])
                 leaves = [
                     _normaliser(logits_rV, probs_rV),
                     logits_rV.gather(1, target_C1)[:, 0].to(precise),
-                    logits_rV.gather(1, own.tokens_NS).to(precise),
+                    logits_rV.gather(1, chunk_source.tokens_NS).to(precise),
                     features_CD.to(precise) @ mean_D,
                     gate_N[chunk].to(precise),
                     copied_NS[chunk].to(precise),
                 ]
                 chunk_total, nll_N[chunk], gradients = _chunk_loss(
-                    leaves, target_C1, own, importance_N[chunk], smoothing, vocabulary, differentiable
+                    leaves, target_C1, chunk_source, importance_N[chunk], smoothing, vocabulary, differentiable
                 )
                 total += chunk_total
-                if sums is not None:
-                    sums.add(chunk, probs_rV, target_C1, own.tokens_NS, gradients)
-        if sums is not None:
-            sums.weight_VD += sums.mean_D / vocabulary
-            ctx.save_for_backward(sums.features_ND, sums.gate_N, sums.copied_NS, sums.weight_VD)
+                if accumulated is not None:
+                    accumulated.add(chunk, probs_rV, target_C1, chunk_source.tokens_NS, gradients)
+        if accumulated is not None:
+            accumulated.weight_VD += accumulated.mean_D / vocabulary
+            ctx.save_for_backward(
+                accumulated.features_ND, accumulated.gate_N, accumulated.copied_NS, accumulated.weight_VD
+            )
         ctx.mark_non_differentiable(nll_N)
         return total, nll_N
 
@@ -169,13 +170,13 @@ class _CopyCrossEntropy(torch.autograd.Function):
 
 
 class _Gradients:
-    """Gradients of the total, completed chunk by chunk."""
+    """Gradients of the total, accumulated chunk by chunk."""
 
     def __init__(
         self, features_ND: Tensor, weight_VD: Tensor, copied_NS: Tensor, mean_D: Tensor, precise: torch.dtype
     ) -> None:
-        kind = precise if features_ND.dtype == torch.float16 else features_ND.dtype  # as in `cross_entropy`
-        self.inputs_ND, self.matrix_VD, self.mean_logit_D = features_ND.to(kind), weight_VD.to(kind), mean_D
+        dtype = precise if features_ND.dtype == torch.float16 else features_ND.dtype  # as in `cross_entropy`
+        self.inputs_ND, self.matrix_VD, self.mean_logit_D = features_ND.to(dtype), weight_VD.to(dtype), mean_D
         self.features_ND = torch.empty_like(self.inputs_ND)
         self.weight_VD = torch.zeros_like(weight_VD, dtype=precise)
         self.gate_N = features_ND.new_empty(len(features_ND), dtype=precise)
@@ -185,7 +186,7 @@ class _Gradients:
     def add(
         self, chunk: slice, probs_CV: Tensor, target_C1: Tensor, tokens_CS: Tensor, gradients: list[Tensor]
     ) -> None:
-        """`gradients` are by what `_losses` reads; the probabilities are overwritten."""
+        """Add a chunk, given the gradients of its `leaves`; overwrites `probs_CV`."""
         normaliser_C, target_C, source_CS, mean_C, self.gate_N[chunk], self.copied_NS[chunk] = gradients
         probs_CV.mul_(normaliser_C[:, None])
         probs_CV.scatter_add_(1, tokens_CS, source_CS)
@@ -198,6 +199,6 @@ class _Gradients:
 
 
 def _normaliser(logits_CV: Tensor, probs_CV: Tensor) -> Tensor:
-    """log Σ e^logit, from the most probable token's p."""
+    """log Σ e^logit, computed from the most probable token."""
     prob_C, token_C = probs_CV.max(dim=1)
     return logits_CV.gather(1, token_C[:, None])[:, 0].to(probs_CV.dtype) - prob_C.log()

@@ -1,17 +1,17 @@
-"""Label-smoothed cross-entropy over a large vocabulary in little memory.
+"""Memory-efficient label-smoothed cross-entropy over a large vocabulary.
 
     LS_n = (1-ε)·nll_n + (ε/V)·Σ_v(-log p_nv)         total = Σ_n w_n·LS_n
 
-The vocabulary logits exist for one chunk of tokens at a time. The gradient of a chunk's logits is available as
-soon as its probabilities are, so the gradients of the features and of the softmax matrix are formed in the
-forward pass: three vocabulary products in all, as many as the plain way, and nothing is recomputed.
+The vocabulary logits exist for one chunk of tokens at a time. The gradient of a chunk's logits is available along
+with its probabilities, so the gradients of the features and of the softmax matrix are computed in the forward pass:
+three vocabulary products in total, as in the naive implementation, without recomputation.
 
-The gradient of the logits is w_n·(p_nv − ε/V − (1-ε)·[v = target]). The target's term is taken off p before p is
-rounded to 16 bits: where the model is sure, their difference is all there is. The constant ε/V reaches the features and
-the matrix through sums, so logits are passed over once, by the softmax. Likewise Σ_v logit_nv = f_n·Σ_v E_v.
+The gradient of the logits is w_n·(p_nv − ε/V − (1-ε)·[v = target]). The target's term is subtracted before p is rounded
+to 16 bits: for confident predictions the two nearly cancel. The constant ε/V is applied to the features and the matrix
+through sums, so that the softmax is the only pass over the logits. Likewise Σ_v logit_nv = f_n·Σ_v E_v.
 
-Padding: on a CPU its rows are left out. Elsewhere they are computed with w_n = 0, since to count the others the host
-would have to wait for the device.
+Padding is skipped on a CPU. On other devices it is computed with w_n = 0, since selecting real tokens would synchronise
+host and device.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from torch.autograd.function import once_differentiable
 from lamina.model.layers.attention import product_type
 from lamina.model.states import Targets
 
-# logits alive at a time: on a CPU 32 MB in fp32, and as much again for the probabilities; a GPU wants larger chunks
+# logits per chunk: on a CPU 32 MB in fp32, plus the same for the probabilities; a GPU needs larger chunks
 CHUNK_LOGITS = {"cpu": 2**23, "cuda": 2**26}
-SMALLEST_PROB = 1e-30  # below, fp32 loses digits
+SMALLEST_PROB = 1e-30  # smaller ones are imprecise in fp32
 
 
 def smoothed_cross_entropy(
     features_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float, importance_N: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Σ_n w_n·LS_n, and every token's plain −log p (detached). Without `importance_N` every w_n is 1."""
+    """Σ_n w_n·LS_n, and the unsmoothed −log p of every token (detached). Without `importance_N` every w_n is 1."""
     if importance_N is None:
         importance_N = features_ND.new_ones(len(target_N))
     return _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
@@ -44,15 +44,15 @@ def smoothed_cross_entropy(
 
 @dataclass(frozen=True)
 class RealTokens:
-    """The target tokens that count: all others are left out, or have the weight 0."""
+    """Selects the real target tokens: padding is skipped, or computed with weight 0 (`dense`)."""
 
     real_BT: Tensor
-    dense: bool  # whether padding is computed along
-    importance_BT: Tensor | None = None  # how much each token counts; without it 1
+    dense: bool  # compute padding as well, with weight 0
+    importance_BT: Tensor | None = None  # weight of each token; None: 1
 
     @classmethod
     def of(cls, targets: Targets) -> RealTokens:
-        """Padding is left out where that is free."""
+        """Skip padding if that does not synchronise host and device."""
         dense = targets.ids_BT.device.type != "cpu" or torch.compiler.is_compiling()
         return cls(targets.ids_BT != targets.pad_id, dense, targets.importance_BT)
 
@@ -63,18 +63,18 @@ class RealTokens:
 
     @property
     def importance_N(self) -> Tensor | None:
-        """w_n of what `take` takes, if not 1."""
+        """The weights w_n of the tokens that `take` selects; None: all 1."""
         if self.dense:
             real_BT = self.real_BT.float()
             return (real_BT if self.importance_BT is None else real_BT * self.importance_BT).flatten()
         return None if self.importance_BT is None else self.take(self.importance_BT)
 
     def take(self, x_BT: Tensor) -> Tensor:
-        """(B, T, …) → (N, …)."""
+        """Select tokens: (B, T, …) → (N, …)."""
         return x_BT.flatten(0, 1) if self.dense else x_BT[self.real_BT]
 
     def spread(self, values_N: Tensor) -> Tensor:
-        """Values back at their places, 0 at padding."""
+        """Undo `take`: (N,) → (B, T), 0 at padding."""
         if self.dense:
             return values_N.view(self.real_BT.shape) * self.real_BT
         return values_N.new_zeros(self.real_BT.shape).masked_scatter(self.real_BT, values_N)
@@ -94,7 +94,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         tokens, vocabulary = len(target_N), len(weight_VD)
         precise = torch.promote_types(features_ND.dtype, torch.float32)
         computed_type = product_type(features_ND)
-        # fp16 gradients here would miss the loss scale, which is applied to the total only afterwards
+        # fp16 gradients could underflow here: the loss scale is applied to the total later
         gradient_type = precise if computed_type == torch.float16 else computed_type
         with torch.autocast(features_ND.device.type, enabled=False):
             features_ND, matrix_VD = features_ND.to(computed_type), weight_VD.to(computed_type)
@@ -105,7 +105,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 features_grad_ND = torch.empty_like(features_ND, dtype=gradient_type)
                 weight_grad_VD = torch.zeros_like(weight_VD, dtype=precise)
             size = chunk_size(features_ND, vocabulary)
-            logits_CV = features_ND.new_empty(size, vocabulary)  # reused, so that memory is touched only once
+            logits_CV = features_ND.new_empty(size, vocabulary)  # reused by all chunks
             buffer_CV = torch.empty_like(logits_CV, dtype=precise)
             for start in range(0, tokens, size):
                 chunk = slice(start, start + size)
@@ -140,9 +140,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _softmax(logits_CV: Tensor, out_CV: Tensor, target_C1: Tensor) -> tuple[Tensor, Tensor]:
-    """All p in one pass over the logits, and −log p of the targets: from p itself unless that is too small to be exact.
+    """All p in one pass over the logits, and −log p of the targets, recomputed from the logits if p is tiny.
 
-    Elsewhere than on a CPU asking for that would be a wait: there log p comes first, and two passes cost little.
+    That check would synchronise host and device on a GPU, where log p is computed first: the extra pass costs little.
     """
     if logits_CV.device.type != "cpu" or torch.compiler.is_compiling():
         log_probs_CV = torch.log_softmax(logits_CV, dim=-1, dtype=out_CV.dtype, out=out_CV)
@@ -159,13 +159,13 @@ def _softmax(logits_CV: Tensor, out_CV: Tensor, target_C1: Tensor) -> tuple[Tens
 
 
 def chunk_size(features_ND: Tensor, vocabulary: int) -> int:
-    """Tokens whose logits are alive at a time."""
+    """Number of tokens per chunk."""
     logits = CHUNK_LOGITS.get(features_ND.device.type, CHUNK_LOGITS["cuda"])
     return max(1, min(len(features_ND), logits // vocabulary))
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left·right, whatever their types."""
+    """total += left·right, for any dtypes."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)
     else:

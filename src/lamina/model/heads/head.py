@@ -1,4 +1,4 @@
-"""What a head is: the owner of the output distribution."""
+"""The base class of heads, which own the output distribution."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Ta
 
 
 class Head(nn.Module, ABC):
-    """Turns decoder states into log-probabilities, and into a loss that never builds them all.
+    """Computes log-probabilities from decoder states, and a loss without materialising all of them.
 
     Loss, scoring, search and server never normalise: they use the head's log-probabilities unchanged.
     """
 
     weight_VD: nn.Parameter
-    shortlist_VD: Tensor | None = None  # rows of the softmax matrix that take its place while a search says so
-    normalised = True  # whether probabilities sum to 1; if not, their perplexity does not compare with others
+    shortlist_VD: Tensor | None = None  # rows of the softmax matrix to use instead of it, set by search
+    normalised = True  # whether probabilities sum to 1; if not, perplexities are not comparable
 
     def project_source(self, enc: EncoderStates) -> Any:
-        """What the head keeps of a source, once per source: tensors in dataclasses or tuples, or nothing."""
+        """What the head needs of a source, computed once: tensors in dataclasses or tuples, or None."""
         return None
 
     def logits(self, x_BTD: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Head(nn.Module, ABC):
         """The distribution at every position."""
 
     def normalised_nll(self, states: DecoderStates, memory: Any, targets: Targets) -> Tensor:
-        """−log p of every target token under the distribution made to sum to 1, (B, T), 0 at padding."""
+        """−log p of every target token under the renormalised distribution, (B, T), 0 at padding."""
         return self.loss(states, memory, targets).nll_BT
 
     @abstractmethod

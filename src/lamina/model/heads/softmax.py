@@ -1,4 +1,4 @@
-"""The Transformer's own head: one softmax over the vocabulary."""
+"""The standard head: one softmax over the vocabulary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class SoftmaxSettings(HeadSettings):
     bias: bool = False  # add a bias per vocabulary entry, as Marian does
 
     def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> SoftmaxHead:
-        """No parameters but the softmax matrix, and a bias where asked for."""
         return BiasedSoftmaxHead(weight_VD) if self.bias else SoftmaxHead(weight_VD)
 
 
@@ -36,11 +35,9 @@ class SoftmaxHead(Head):
         self.weight_VD = weight_VD
 
     def forward(self, states: DecoderStates, memory: Any) -> LogProbs:
-        """One vocabulary product."""
         return self.softmax(states.features_BTD)
 
     def loss(self, states: DecoderStates, memory: Any, targets: Targets) -> Loss:
-        """Cross-entropy in chunks over tokens."""
         real = RealTokens.of(targets)
         features_ND, weight_VD = self.factors(real.take(states.features_BTD))
         total, nll_N = smoothed_cross_entropy(
@@ -49,7 +46,7 @@ class SoftmaxHead(Head):
         return Loss(total, real.spread(nll_N), real.count)
 
     def factors(self, features_ND: Tensor) -> tuple[Tensor, Tensor]:
-        """The two factors of the logits."""
+        """The two factors of the logits: features and matrix."""
         return features_ND, self.weight_VD
 
 
@@ -65,6 +62,6 @@ class BiasedSoftmaxHead(SoftmaxHead):
         return F.linear(x_BTD, self.weight_VD, self.bias_V)
 
     def factors(self, features_ND: Tensor) -> tuple[Tensor, Tensor]:
-        """The bias is one more column of the matrix, whose feature is always 1."""
+        """Append the bias to the matrix as a column whose feature is always 1."""
         ones_N1 = features_ND.new_ones(len(features_ND), 1)
         return torch.cat([features_ND, ones_N1], dim=1), torch.cat([self.weight_VD, self.bias_V[:, None]], dim=1)

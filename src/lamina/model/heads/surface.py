@@ -1,4 +1,4 @@
-"""SurfaceFusion: the source embeddings, read once more, join the decoder in the softmax.
+"""SurfaceFusion: source embeddings are attended to once more and fused with the decoder in the softmax.
 
 s (surface) ─────────────► MHA_sf ──► r ──► g ──► b = E·r ─┐
 H (final states) ─ stop ──► keys ▲                         ├─► log p
@@ -35,7 +35,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def share_or_learned(gate: Any) -> Any:
-    """A gate is a number from 0 to 1, or learned."""
+    """Validate a gate: a number from 0 to 1, or `learned`."""
     if gate == "learned":
         return gate
     if isinstance(gate, int | float) and not isinstance(gate, bool) and 0 <= gate <= 1:
@@ -76,27 +76,26 @@ class SurfaceSettings(HeadSettings):
                 f"must be one of the decoder's {model.decoder.layers} layers, but is {self.layer} instead.",
             )
 
-    def _idle(self, names: tuple[str, ...], reason: str) -> Iterator[Problem]:
+    def _check_unset(self, names: tuple[str, ...], reason: str) -> Iterator[Problem]:
         for name in names:
             if getattr(self, name) != type(self).model_fields[name].default:
                 yield Problem(f"head.{name}", f"{reason}: mode is `{self.mode}`, reader `{self.reader}`.")
 
     def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> SurfaceHead:
-        """The head with this configuration's parts."""
         return SurfaceHead(self, model, weight_VD)
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What enters the softmax matrix from either side, and how much of the decoder's counts."""
+    """The features of both sides before the softmax matrix, and the gate between them."""
 
     target_BTD: Tensor
     source_BTD: Tensor
-    gate: float | Tensor  # λ, or (B, T, 1) of them
+    gate: float | Tensor  # λ, constant or (B, T, 1)
 
 
 class LearnedGate(nn.Module):
-    """λ = σ(w·[u ; r]), one for each position."""
+    """λ = σ(w·[u ; r]) at every position."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -110,7 +109,7 @@ class LearnedGate(nn.Module):
 class SurfaceHead(Head):
     """SurfaceFusion (Liu et al. 2021, Eq. 5-8).
 
-    `hard`:  λ·logsoftmax(a) + (1-λ)·logsoftmax(b), mass at most 1 as published; renormalised it is
+    `hard`:  λ·logsoftmax(a) + (1-λ)·logsoftmax(b), as published with a total mass of at most 1; renormalised it is
     logsoftmax(E·(λu+(1-λ)r)). `soft`: logsoftmax(a + logsoftmax(τ·b)) = logsoftmax(E·(u+τr)).
     """
 
@@ -156,13 +155,13 @@ class SurfaceHead(Head):
         return Sides(target_BTD, source_BTD, self.gate(target_BTD, source_BTD))
 
     def mixed(self, sides: Sides) -> Tensor:
-        """What one softmax matrix product of both sides needs: u+τr, or λu+(1-λ)r."""
+        """The features of a single softmax over both sides: u+τr, or λu+(1-λ)r."""
         if self.soft:
             return sides.target_BTD + self.tau * sides.source_BTD
         return sides.gate * sides.target_BTD + (1 - sides.gate) * sides.source_BTD
 
     def forward(self, states: DecoderStates, memory: SurfaceMemory) -> LogProbs:
-        """Two vocabulary products in plain `hard` mode, otherwise one."""
+        """Two vocabulary products in `hard` mode without renormalisation, otherwise one."""
         sides = self.sides(states, memory)
         if not self.two_softmaxes:
             return self.softmax(self.mixed(sides))
@@ -174,7 +173,7 @@ class SurfaceHead(Head):
         )
 
     def loss(self, states: DecoderStates, memory: SurfaceMemory, targets: Targets) -> Loss:
-        """In plain `hard` mode λ·LS(a) + (1-λ)·LS(b): the mixed distribution is never built."""
+        """λ·LS(a) + (1-λ)·LS(b) in `hard` mode without renormalisation: the mixture is never materialised."""
         sides = self.sides(states, memory)
         if not self.two_softmaxes:
             return self._mixed_loss(sides, targets)
@@ -185,19 +184,19 @@ class SurfaceHead(Head):
         else:
             gate_N = torch.full(target_N.shape, sides.gate, device=target_N.device)
         gate_2N = torch.cat([gate_N, 1 - gate_N])
-        counts_N = real.importance_N
+        importance_N = real.importance_N
         total, nll_2N = smoothed_cross_entropy(
             torch.cat([real.take(sides.target_BTD), real.take(sides.source_BTD)]),
             self.weight_VD,
             target_N.repeat(2),
             targets.smoothing,
-            gate_2N if counts_N is None else gate_2N * counts_N.repeat(2),
+            gate_2N if importance_N is None else gate_2N * importance_N.repeat(2),
         )
         nll_N = (gate_2N * nll_2N).detach().view(2, -1).sum(dim=0)
         return Loss(total, real.spread(nll_N), real.count)
 
     def normalised_nll(self, states: DecoderStates, memory: SurfaceMemory, targets: Targets) -> Tensor:
-        """In plain `hard` mode that of the renormalised distribution, which has one softmax."""
+        """−log p under the renormalised distribution, which has a single softmax."""
         return self._mixed_loss(self.sides(states, memory), targets).nll_BT
 
     def _mixed_loss(self, sides: Sides, targets: Targets) -> Loss:

@@ -1,4 +1,4 @@
-"""How SurfaceFusion reads the source's surface states: by attention, or pooled."""
+"""Readers of the source's surface states for SurfaceFusion: attention or pooling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lamina.model.states import EncoderStates
 
 @dataclass(frozen=True)
 class SurfaceKV:
-    """What the attention reader keeps of a source."""
+    """A source as the attention reader needs it."""
 
     projected: KeysValues
     mask: Tensor | None
@@ -22,7 +22,7 @@ class SurfaceKV:
 
 @dataclass(frozen=True)
 class PooledSurface:
-    """What a pooled reader keeps of a source."""
+    """A source as a pooling reader needs it."""
 
     pooled_BD: Tensor
 
@@ -31,7 +31,7 @@ SurfaceMemory = SurfaceKV | PooledSurface
 
 
 class AttentionReader(nn.Module):
-    """r = MHA_sf(q = stopgrad(z), k = stopgrad(H), v = s): the alignment trains nothing but itself."""
+    """r = MHA_sf(q = stopgrad(z), k = stopgrad(H), v = s): the alignment sends no gradient to encoder and decoder."""
 
     def __init__(self, d_model: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -52,10 +52,10 @@ class AttentionReader(nn.Module):
 
 
 class PooledReader(nn.Module):
-    """The mean or maximum of s over real tokens, the same r at every target position.
+    """Mean or max pooling of s over real tokens, with the same r at every target position.
 
-    `from_id` is how the published code pools: s is first multiplied by [id ≥ 50]; its mean divides by the number
-    of such ids (by 1 if none), its maximum runs over the zeroed positions too.
+    `from_id` pools like the published code: s is first multiplied by [id ≥ from_id]; the mean divides by the number of
+    such ids (at least 1), the maximum includes the zeroed positions.
     """
 
     def __init__(self, pool: Literal["mean", "max"], from_id: int | None) -> None:

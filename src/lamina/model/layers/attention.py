@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from lamina.model.layers.dropout import keep_mask
 
-SHORT = 128  # keys, or eight for each query
+SHORT = 128  # keys, or 8 × queries, up to which plain products are faster on a CPU
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class KeysValues:
 
 
 class PackedLinear(nn.Linear):
-    """The projections of query, key and value in one matrix, of which some or all are computed at once."""
+    """The projections of query, key and value packed into one matrix, computed together or separately."""
 
     def __init__(self, d_model: int, pieces: tuple[int, ...]) -> None:
         super().__init__(d_model, 3 * d_model)
-        self.pieces = pieces  # how many projections are computed together: (3,), or (1, 2)
-        self.replaced: list[tuple[int, Tensor, Tensor]] = []  # pieces in 16 bits, while training puts them here
+        self.pieces = pieces  # numbers of projections that are computed together: (3,), or (1, 2)
+        self.replaced: list[tuple[int, Tensor, Tensor]] = []  # 16-bit copies of the pieces, set by training
 
     def project(self, x_BTD: Tensor, first: int, last: int) -> Tensor:
-        """Projections `first` up to `last`, side by side."""
+        """Projections `first` up to `last`, concatenated."""
         return F.linear(x_BTD, *self.part(first, last))
 
     def part(self, first: int, last: int) -> tuple[Tensor, Tensor]:
@@ -50,9 +50,9 @@ class PackedLinear(nn.Linear):
 
 
 class _FixedKeyBias(torch.autograd.Function):
-    """The biases of query, key and value; the key's, which shifts all scores of a query alike, has the gradient 0.
+    """Sets the gradient of the key's bias to 0, which it is exactly: this bias shifts all scores of a query equally.
 
-    Rounding would make it another small number, which Adam would blow up to a whole step.
+    Rounding errors would make it a small number, which Adam would scale up to a full step.
     """
 
     @staticmethod
@@ -79,18 +79,18 @@ class Attention(nn.Module):
         self.dropout = dropout
         self.qkv = PackedLinear(d_model, (1, 2) if cross else (3,))
         self.out = nn.Linear(d_model, d_model)
-        self.recorded_weights: list[Tensor] | None = None  # the weights of every call, while they are recorded
+        self.recorded_weights: list[Tensor] | None = None  # weights of every call; None: not recorded
 
     def project(self, x_BTD: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Projections `first` up to `last` of (query, key, value), each (B, H, T, K)."""
         return self.split_heads(self.qkv.project(x_BTD, first, last), last - first)
 
     def split_heads(self, packed: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """Projections side by side, (B, T, parts·D), as one (B, H, T, K) each."""
+        """Split concatenated projections (B, T, parts·D) into one (B, H, T, K) each."""
         batch, length, width = packed.shape
-        each = packed.chunk(parts, dim=-1) if parts > 1 else (packed,)
+        projections = packed.chunk(parts, dim=-1) if parts > 1 else (packed,)
         size = width // (parts * self.heads)
-        return tuple(part.view(batch, length, self.heads, size).transpose(1, 2) for part in each)
+        return tuple(part.view(batch, length, self.heads, size).transpose(1, 2) for part in projections)
 
     def query(self, x_BTD: Tensor) -> Tensor:
         """(B, T, D) → (B, H, T, K)."""
@@ -101,14 +101,14 @@ class Attention(nn.Module):
         return self.project(x_BTD, 2, 3)[0]
 
     def project_kv(self, memory_BMD: Tensor) -> KeysValues:
-        """Keys and values of a memory; on a CPU contiguous for repeated reading."""
+        """Project a memory to keys and values, on a CPU contiguous for repeated reading."""
         keys_BHMK, values_BHMK = self.project(memory_BMD, 1, 3)
         if memory_BMD.device.type == "cpu":
             keys_BHMK, values_BHMK = keys_BHMK.contiguous(), values_BHMK.contiguous()
         return KeysValues(keys_BHMK, values_BHMK)
 
     def attend(self, query_BHTK: Tensor, memory: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
-        """Attend, and lay the heads side by side again: (B, T, D) before the output projection."""
+        """Attend and concatenate the heads: (B, T, D) before the output projection."""
         if self.recorded_weights is not None:
             self.recorded_weights.append(self.weights(query_BHTK, memory.keys_BHMK, mask))
         dropout = self.dropout if self.training else 0.0
@@ -122,7 +122,7 @@ class Attention(nn.Module):
         return join_heads(attended_BHTK)
 
     def weights(self, query_BHTK: Tensor, keys_BHMK: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The attention weights themselves, (B, H, T, M): the explicit path, taken only on request."""
+        """The attention weights, (B, H, T, M), which the fused kernel does not return."""
         scores_BHTM = query_BHTK @ keys_BHMK.transpose(-1, -2) * query_BHTK.shape[-1] ** -0.5
         if mask is not None:
             scores_BHTM = scores_BHTM + additive_mask(mask, scores_BHTM.dtype)
@@ -140,7 +140,7 @@ class Attention(nn.Module):
 
 
 def project_together(readers: Sequence[Attention], memory_BMD: Tensor) -> list[KeysValues]:
-    """Keys and values of one memory for each of its readers, all in one product."""
+    """Project one memory to keys and values for several readers in one matrix product."""
     parts = [reader.qkv.part(1, 3) for reader in readers]
     packed = F.linear(memory_BMD, torch.cat([weight for weight, _ in parts]), torch.cat([bias for _, bias in parts]))
     heads = readers[0].split_heads(packed, 2 * len(readers))
@@ -150,7 +150,7 @@ def project_together(readers: Sequence[Attention], memory_BMD: Tensor) -> list[K
 def attend_short(
     query_BHTK: Tensor, keys_BHMK: Tensor, values_BHMK: Tensor, mask: Tensor | None, causal: bool, dropout: float
 ) -> Tensor:
-    """What torch's fused kernel computes, by plain products: on a CPU they are faster for short sequences."""
+    """Attention by plain matrix products, which on a CPU are faster than the fused kernel for short sequences."""
     batch, heads, length, width = query_BHTK.shape
     keys = keys_BHMK.shape[2]
     if causal:
@@ -170,12 +170,12 @@ def attend_short(
 
 
 def by_head(bias: Tensor, batch: int, heads: int) -> Tensor:
-    """A bias of (B, 1 or H, 1 or T, M) or (T, M) as (B·H or 1, 1 or T, M)."""
+    """Reshape a bias of (B, 1 or H, 1 or T, M) or (T, M) to (B·H or 1, 1 or T, M)."""
     return bias[None] if bias.dim() == 2 else bias.expand(batch, heads, -1, -1).flatten(0, 1)
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask to add to scores: 0 where True, the lowest value where False; a float mask is returned unchanged."""
+    """Convert a mask to one that is added to scores: 0 where True, else the lowest value; float masks pass through."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
@@ -187,7 +187,7 @@ def join_heads(x_BHTK: Tensor) -> Tensor:
 
 
 def mask_memory(valid_BM: Tensor, keys_BHMK: Tensor) -> Tensor | None:
-    """`mask_padding` for a memory that is read many times; on a CPU (asking is free) None if there is no padding."""
+    """`mask_padding` for a memory that is read many times; on a CPU None if there is no padding."""
     mask = additive_mask(mask_keys(valid_BM), keys_BHMK.dtype)
     if valid_BM.device.type != "cpu" or torch.compiler.is_compiling():
         return mask
@@ -195,16 +195,16 @@ def mask_memory(valid_BM: Tensor, keys_BHMK: Tensor) -> Tensor | None:
 
 
 def mask_padding(valid_BM: Tensor, like: Tensor) -> Tensor:
-    """Real tokens as something to add to scores, (B, 1, 1, M), in the type in which attention computes."""
+    """The padding mask as an additive mask, (B, 1, 1, M), in the dtype of attention scores."""
     return additive_mask(mask_keys(valid_BM), product_type(like))
 
 
 def product_type(like: Tensor) -> torch.dtype:
-    """What products are computed in: the type of a tensor, or autocast's."""
+    """The dtype of matrix products: autocast's, or the tensor's."""
     device = like.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
 
 
 def mask_keys(valid_BM: Tensor) -> Tensor:
-    """Real tokens as a mask that broadcasts over heads and queries: (B, 1, 1, M)."""
+    """Broadcast the padding mask over heads and queries: (B, 1, 1, M)."""
     return valid_BM[:, None, None, :]

@@ -15,9 +15,9 @@ class DlclWiring(Wiring):
 
         pre:   x_{l+1} = Σ_{k≤l} W_{l+1,k}·LN_k(y_k)        post:   x_{l+1} = LN_l(Σ_{k≤l} W_{l+1,k}·y_k)
 
-    y_0 is the stack's input, y_l the output of layer l, LN_0 the identity. Row l+1 of W starts as the average.
-    There are `rows` combinations; past the last one the newest output passes through, so that a stack
-    whose top is not trained on has no parameter without a gradient.
+    y_0 is the stack's input, y_l the output of layer l, LN_0 the identity. Row l+1 of W is initialised to the average.
+    There are `rows` combinations; beyond them the newest output passes through, so that a stack whose top is not read
+    has no parameters without a gradient.
     """
 
     def __init__(self, rows: int, d_model: int, norm: Norm) -> None:
@@ -33,7 +33,7 @@ class DlclWiring(Wiring):
         return output_BTD
 
     def combine(self, kept: Sequence[Tensor]) -> Tensor:
-        """Row `len(kept)` of W applied to everything below."""
+        """Apply row `len(kept)` of W to everything below."""
         if len(kept) > len(self.rows):
             return kept[-1]
         weights = self.rows[len(kept) - 1].unbind()

@@ -1,4 +1,4 @@
-"""Dropout with masks drawn four elements at a time on a CPU, where torch draws them one by one, and kept as bytes."""
+"""Faster dropout on a CPU: one random number yields the mask of four elements, and masks are kept as bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-VALUES = 2**16  # equally likely ones of which a share is kept
+VALUES = 2**16  # of a 16-bit random number
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` with a faster draw on a CPU."""
+    """`nn.Dropout`, faster on a CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Zero elements in training, and scale the others so that the mean stays."""
+        """In training, zero elements at random and rescale the others."""
         if not self.training or self.p == 0:
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
@@ -25,7 +25,7 @@ class Dropout(nn.Dropout):
 
 
 def keep_mask(like: Tensor, rate: float) -> Tensor:
-    """0 with probability `rate`, else 1/(1-rate), for every element; drawn from torch's generator."""
+    """A dropout mask: 0 with probability `rate`, else 1/(1-rate), drawn from torch's generator."""
     if like.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(torch.ones_like(like), rate)
     return draw_kept(like, rate).to(like.dtype).mul_(VALUES / kept_values(rate))
@@ -39,7 +39,7 @@ def draw_kept(like: Tensor, rate: float) -> Tensor:
 
 
 def kept_values(rate: float) -> int:
-    """How many of the values mean that an element is kept."""
+    """The number of random values for which an element is kept."""
     return round((1 - rate) * VALUES)
 
 

@@ -1,4 +1,4 @@
-"""Tokens to vectors: √d·E[token] + PE, with dropout."""
+"""Token embeddings: √d·E[token] + PE, with dropout."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
 
 class TokenEmbedding(nn.Embedding):
-    """√d·E[token], E ~ N(0, 1/d), the padding's row 0."""
+    """√d·E[token], E ~ N(0, 1/d), with a zero row for padding."""
 
     def __init__(self, entries: int, d_model: int) -> None:
         super().__init__(entries, d_model, padding_idx=PAD)
 
     def reset_parameters(self) -> None:
-        """Reinitialise E."""
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
         with torch.no_grad():
             self.weight[PAD].zero_()
@@ -38,10 +37,10 @@ class TokenEmbedding(nn.Embedding):
 
 
 class SourceEmbedding(nn.Module):
-    """Makes the encoder's input and the surface states, which are the same without positions.
+    """Computes the encoder's input, and the surface states, which are the same without positions.
 
-    Both are under one dropout mask. `surface_positions` leaves the positions in the surface states
-    (Liu et al. 2021 published models of both kinds).
+    Both share one dropout mask. `surface_positions` keeps the positions in the surface states (Liu et al. 2021
+    published models of both kinds).
     """
 
     def __init__(self, tokens: TokenEmbedding, positions: Positions, dropout: float, surface_positions: bool):
@@ -52,7 +51,7 @@ class SourceEmbedding(nn.Module):
         self.surface_positions = surface_positions
 
     def forward(self, source_BS: Tensor, valid_BS: Tensor) -> EncoderStates:
-        """Encoder states before any encoder layer."""
+        """Encoder states before the first layer."""
         surface_BSD = self.tokens(source_BS)
         positions_BSD = self.positions(count_positions(valid_BS), source_BS.shape[1])
         embedded_BSD = surface_BSD + positions_BSD.to(surface_BSD.dtype)
@@ -66,7 +65,7 @@ class SourceEmbedding(nn.Module):
 
 
 class TargetEmbedding(nn.Module):
-    """Makes the decoder's input."""
+    """Computes the decoder's input."""
 
     def __init__(self, tokens: TokenEmbedding, positions: Positions, dropout: float) -> None:
         super().__init__()
@@ -98,7 +97,7 @@ def check_tokens(name: str, tokens_BT: Tensor, shape: Sequence[int] | None = Non
 
 
 def build_embeddings(config: ModelConfig) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:
-    """Source, target and softmax matrices, as far as they are shared."""
+    """Source embedding, target embedding and softmax matrix, shared as configured."""
     target = TokenEmbedding(config.target_vocab, config.d_model)
     shared = config.share_embeddings
     source = target if shared == "all" else TokenEmbedding(config.source_vocab, config.d_model)

@@ -16,7 +16,7 @@ Activation = Literal["relu", "swish", "gelu"]
 
 
 class FeedForward(nn.Module):
-    """W2·relu(W1·x + b1) + b2, with dropout after the relu."""
+    """W2·relu(W1·x + b1) + b2, with dropout after the activation."""
 
     def __init__(self, d_model: int, hidden: int, activation_dropout: float) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class FeedForward(nn.Module):
 
 
 class SmoothFeedForward(FeedForward):
-    """The same with swish or GELU between the projections, as imported models have them."""
+    """A feed-forward network with swish or GELU, as in imported models."""
 
     def __init__(self, d_model: int, hidden: int, activation_dropout: float, activation: Activation) -> None:
         super().__init__(d_model, hidden, activation_dropout)
@@ -42,7 +42,7 @@ class SmoothFeedForward(FeedForward):
 
 
 def build_feed_forward(model: ModelConfig) -> FeedForward:
-    """The network with the model's activation."""
+    """Build the network with the model's activation."""
     if model.activation == "relu":
         return FeedForward(model.d_model, model.ffn_size, model.activation_dropout)
     return SmoothFeedForward(model.d_model, model.ffn_size, model.activation_dropout, model.activation)

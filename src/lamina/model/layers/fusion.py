@@ -1,4 +1,4 @@
-"""Two attended streams become one: MSC's gate, or plain addition."""
+"""Fusion of two attended streams: MSC's gate, or addition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GatedFusion(nn.Module):
         self.from_context = nn.Linear(d_model, d_model, bias=False)
 
     def gate(self, attended_BTD: Tensor, context_BTD: Tensor) -> Tensor:
-        """How much of `attended` passes, a value per dimension."""
+        """The gate g in every dimension."""
         summed = self.from_attended(attended_BTD).flatten(0, 1)
         weight = self.from_context.weight
         return torch.addmm(summed, context_BTD.flatten(0, 1), weight.t()).view_as(context_BTD).sigmoid()
@@ -38,5 +38,5 @@ class AddedFusion(nn.Module):
 
 
 def build_fusion(fusion: Fusion, d_model: int) -> nn.Module:
-    """The module for a fusion's name."""
+    """Build a fusion by name."""
     return GatedFusion(d_model) if fusion == "gate" else AddedFusion()

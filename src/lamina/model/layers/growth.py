@@ -1,4 +1,4 @@
-"""The wiring of depth growing: the new module reads what the trained one computed, and once more its input."""
+"""The wiring of depth growing: new layers read the output of the trained ones plus their input."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ class GrownWiring(Wiring):
         self.input_norm = nn.LayerNorm(d_model)
 
     def keep(self, index: int, output_BTD: Tensor) -> Tensor:
-        """The output as it is."""
         return output_BTD
 
     def combine(self, kept: Sequence[Tensor]) -> Tensor:
-        """The newest output; between the two modules also the normed input."""
+        """The newest output; for the first new layer plus the normalised input."""
         return kept[-1] + self.input_norm(kept[0]) if len(kept) == self.bottom + 1 else kept[-1]

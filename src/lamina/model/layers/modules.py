@@ -11,7 +11,7 @@ Part = TypeVar("Part", bound=nn.Module)
 
 
 class Modules(nn.ModuleList, Generic[Part]):
-    """`nn.ModuleList` with a type for its parts."""
+    """`nn.ModuleList` with a type for its elements."""
 
     def __iter__(self) -> Iterator[Part]:
         return cast("Iterator[Part]", super().__iter__())

@@ -1,4 +1,4 @@
-"""Sinusoidal positions: first half sine, second half cosine."""
+"""Sinusoidal positions: the first half of the dimensions is sine, the second cosine."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def frequencies(d_model: int, kind: Frequencies = "tensor2tensor", device: torch
 def sinusoids(
     length: int, d_model: int, device: torch.device | None = None, kind: Frequencies = "tensor2tensor"
 ) -> Tensor:
-    """(length, d_model); an odd last dimension is 0."""
+    """The table (length, d_model) of sinusoids; an odd last dimension is 0."""
     frequency = frequencies(d_model, kind, device)
     angle = torch.arange(length, device=device, dtype=torch.float32)[:, None] * frequency[None, :]
     return nn.functional.pad(torch.cat([angle.sin(), angle.cos()], dim=1), (0, d_model % 2))
 
 
 class Positions(nn.Module):
-    """Looks positions up in a table that grows when a longer sentence arrives.
+    """Looks up positions in a table that grows on demand.
 
-    The table is not a buffer: it grows on demand, and keeps its precision whatever the model's dtype.
+    The table is not a buffer, so that it stays in fp32 whatever the model's dtype.
     """
 
     kind: Frequencies = "tensor2tensor"
 
     def __init__(self, d_model: int, first: int) -> None:
         super().__init__()
-        self.first = first  # the number of the first position
+        self.first = first  # index of the first position
         self.table_PD = torch.empty(0, d_model)
 
     def forward(self, positions: Tensor, longest: int) -> Tensor:
@@ -52,21 +52,21 @@ class Positions(nn.Module):
         return self.table_PD[self.first + start : needed]
 
     def frequencies(self) -> Tensor:
-        """Of the sinusoids."""
+        """The frequencies of the sinusoids."""
         return frequencies(self.table_PD.shape[1], self.kind)
 
 
 class PaperPositions(Positions):
-    """Positions with the frequencies of Vaswani et al. (2017), which Marian has too."""
+    """Positions with the frequencies of Vaswani et al. (2017), as in Marian."""
 
     kind: Frequencies = "paper"
 
 
 def build_positions(d_model: int, first: int, kind: Frequencies) -> Positions:
-    """The module for a kind's name."""
+    """Build positions by the name of their frequencies."""
     return Positions(d_model, first) if kind == "tensor2tensor" else PaperPositions(d_model, first)
 
 
 def count_positions(valid_BT: Tensor) -> Tensor:
-    """Positions over real tokens only, so that padding on either side changes nothing."""
+    """Number the real tokens, so that padding on either side has no effect."""
     return (valid_BT.long().cumsum(dim=1) - 1).clamp(min=0)

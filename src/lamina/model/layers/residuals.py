@@ -19,7 +19,7 @@ class Residual(nn.Module):
 
         pre:   x ← x + drop(F(LN(x)))          post:   x ← LN(x + drop(F(x)))
 
-    Used in two halves, since some sublayers read more than x:  x = r.add_residual(x, F(r.pre_norm(x), …))
+    It is applied in two steps, since some sublayers read more than x:  x = r.add_residual(x, F(r.pre_norm(x), …))
     """
 
     def __init__(self, d_model: int, norm: Norm, dropout: float) -> None:
@@ -29,48 +29,46 @@ class Residual(nn.Module):
         self.pre = norm == "pre"
 
     def pre_norm(self, x_BTD: Tensor) -> Tensor:
-        """What the sublayer reads."""
+        """The sublayer's input."""
         return as_product(self.norm(x_BTD)) if self.pre else x_BTD
 
     def add_residual(self, x_BTD: Tensor, result_BTD: Tensor) -> Tensor:
-        """What the next sublayer gets."""
+        """The next sublayer's input."""
         total_BTD = x_BTD + (self.dropout(result_BTD) if self.training else result_BTD)
         return total_BTD if self.pre else self.norm(total_BTD)
 
 
 def as_product(x_BTD: Tensor) -> Tensor:
-    """In the type in which products are computed, so that several which read x do not each convert it."""
+    """Cast x to the dtype of matrix products once, for all products that read it."""
     return x_BTD.to(product_type(x_BTD))
 
 
 class Wiring(nn.Module, ABC):
-    """What a layer reads of all the layers below it."""
+    """Determines what a layer reads from the layers below it."""
 
     @abstractmethod
     def keep(self, index: int, output_BTD: Tensor) -> Tensor:
-        """What the layers above will see of output `index`; 0 is the stack's input."""
+        """What the layers above read of output `index`; 0 is the stack's input."""
 
     @abstractmethod
     def combine(self, kept: Sequence[Tensor]) -> Tensor:
-        """The input of the next layer, or after the last layer the stack's result."""
+        """The input of the next layer, or the stack's result after the last one."""
 
 
 class ResidualWiring(Wiring):
-    """The usual stack: a layer reads the output of the one below."""
+    """The standard stack: a layer reads the output of the one below."""
 
     def keep(self, index: int, output_BTD: Tensor) -> Tensor:
-        """The output as it is."""
         return output_BTD
 
     def combine(self, kept: Sequence[Tensor]) -> Tensor:
-        """The newest output."""
         return kept[-1]
 
 
 def run_stack(
     wiring: Wiring, input_BTD: Tensor, layers: Iterable[Callable[[Tensor], Tensor]]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Every layer's raw output, and the result of the whole stack."""
+    """Run a stack of layers; return every layer's raw output and the result of the stack."""
     outputs: list[Tensor] = []
     kept = [wiring.keep(0, input_BTD)]
     for layer in layers:
@@ -80,5 +78,5 @@ def run_stack(
 
 
 def norm_if_pre(d_model: int, norm: Norm, *, affine: bool = True) -> nn.Module:
-    """A norm for states of a pre-norm stack, which leave it raw; post-norm states are normed already."""
+    """A norm for the output of a pre-norm stack; that of a post-norm stack is already normalised."""
     return nn.LayerNorm(d_model, elementwise_affine=affine) if norm == "pre" else nn.Identity()

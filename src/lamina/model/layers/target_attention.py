@@ -1,12 +1,11 @@
-"""The decoder's attention to what it has written so far: four kinds, each whole-sentence and step by step.
+"""The decoder's attention to the target prefix: four kinds, each for whole sentences and step by step.
 
-`forward` sees every target position at once and keeps them causal. `step` sees one new position of every row
-and returns the cache with it. Rows of one source are adjacent: x_BWD holds W rows (beams) of each of
-B sources, so that a memory, kept once per source, is read by W queries.
+`forward` computes all target positions at once, causally. `step` computes one new position of every row and returns
+the extended cache. Rows of one source are adjacent: x_BWD holds the W rows (beams) of each of B sources, so that a
+memory, stored once per source, is read by W queries.
 
-Keys and values of past positions are kept the same way: once per source, those of all its rows in the order in which
-they were written, and never moved. When search swaps rows, only the mask changes that says which of them each row
-descends from.
+Keys and values of past positions are also stored per source, for all its rows in the order of writing, and never move.
+When search reorders rows, only the mask changes, which selects the past keys of each row.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from torch import Tensor, nn
 
 from lamina.model.layers.attention import Attention, KeysValues, join_heads, mask_keys
 
-CAPACITY = 64  # keys of each source that a cache has room for at first
+CAPACITY = 64  # initial number of keys per source
 
 
 @dataclass(frozen=True)
 class PastKeys:
-    """Keys and values that all rows of a source have written so far, position by position, and room for more."""
+    """The key-value cache of all rows of a source, in the order of writing, with spare capacity."""
 
     keys_BHMK: Tensor
     values_BHMK: Tensor
 
     def with_room(self, end: int) -> PastKeys:
-        """An empty cache with room for this many keys per source."""
+        """This cache, enlarged if necessary to hold `end` keys per source."""
         batch, heads, size, width = self.keys_BHMK.shape
         if size >= end:
             return self
@@ -39,34 +38,33 @@ class PastKeys:
         return PastKeys(keys, values)
 
     def write(self, key_BHWK: Tensor, value_BHWK: Tensor, end: int) -> PastKeys:
-        """Add one position of every row, up to `end`; a cache is written once at each position."""
+        """Append one position of every row, whose keys end at `end`; each position is written once."""
         rows, past = key_BHWK.shape[2], self.with_room(end)
         past.keys_BHMK.narrow(2, end - rows, rows).copy_(key_BHWK)
         past.values_BHMK.narrow(2, end - rows, rows).copy_(value_BHWK)
         return past
 
     def until(self, end: int) -> KeysValues:
-        """What has been written."""
+        """The first `end` keys and values."""
         return KeysValues(self.keys_BHMK.narrow(2, 0, end), self.values_BHMK.narrow(2, 0, end))
 
     def reorder(self, rows_R: Tensor) -> PastKeys:
-        """Nothing moves."""
+        """No-op: the mask of the decoder cache selects each row's keys."""
         return self
 
 
 @dataclass(frozen=True)
 class RunningSum:
-    """The cache of a running mean: its sum in every row."""
+    """The cache of a running mean: the sum of each row."""
 
     sum_BWD: Tensor
 
     def reorder(self, rows_R: Tensor) -> RunningSum:
-        """Each row takes another's sum."""
         return RunningSum(take_rows(self.sum_BWD, rows_R))
 
 
 def take_rows(x_BWX: Tensor, rows_R: Tensor) -> Tensor:
-    """Rows by number, possibly more or fewer than before."""
+    """Select rows by index; their number may change."""
     batch, _, width = x_BWX.shape
     return x_BWX.flatten(0, 1).index_select(0, rows_R).view(batch, len(rows_R) // max(1, batch), width)
 
@@ -76,10 +74,10 @@ Cache = PastKeys | RunningSum
 
 @dataclass(frozen=True)
 class StepContext:
-    """The context of a decoding step: its position, and which past keys belong to each row."""
+    """A decoding step: its position, and which past keys belong to each row."""
 
     position: int
-    seen_BHWM: Tensor  # to be added to attention scores: 0, or so little that nothing is seen
+    seen_BHWM: Tensor  # additive mask: 0 for a row's own keys, else the lowest value
 
     @property
     def end(self) -> int:
@@ -89,28 +87,28 @@ class StepContext:
 
 @dataclass(frozen=True)
 class CrossKV:
-    """A memory as one decoder layer needs it: keys and values of every stream."""
+    """The memory of one decoder layer: keys and values of every stream."""
 
     streams: tuple[KeysValues, ...]
     valid_BS: Tensor
-    mask: Tensor | None  # the mask of real tokens for attention; None without padding
+    mask: Tensor | None  # additive padding mask; None without padding
 
 
 class TargetAttention(nn.Module, ABC):
-    """One kind of attention over the target."""
+    """Attention over the target prefix."""
 
     @property
     def memory_reader(self) -> Attention | None:
-        """The attention that reads the memory, in kinds that take the place of cross-attention too."""
+        """The attention that reads the memory, in kinds that replace cross-attention as well."""
         return None
 
     @abstractmethod
     def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
-        """All positions, each seeing only those before it and itself."""
+        """Compute all positions causally."""
 
     @abstractmethod
     def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
-        """One new position of every row."""
+        """Compute one new position of every row."""
 
     @abstractmethod
     def empty_cache(self, memory: CrossKV, rows: int) -> Cache:
@@ -118,20 +116,18 @@ class TargetAttention(nn.Module, ABC):
 
 
 class SelfAttention(TargetAttention):
-    """The Transformer's causal self-attention."""
+    """Causal self-attention."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
         self.attention = attention
 
     def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
-        """Fused causal attention."""
         query_BHTK, keys_BHTK, values_BHTK = self.attention.project(x_BTD, 0, 3)
         attended_BTD = self.attention.attend(query_BHTK, KeysValues(keys_BHTK, values_BHTK), None, causal=True)
         return self.attention.out(attended_BTD)
 
     def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
-        """Attend from the newest position to each row's past and itself."""
         query_BHWK, cache = self.extend(x_BWD, cache, context)
         past = cache.until(context.end)
         return self.attention.out(self.attention.attend(query_BHWK, past, context.seen_BHWM)), cache
@@ -143,7 +139,6 @@ class SelfAttention(TargetAttention):
         return query_BHWK, cache.write(key_BHWK, value_BHWK, context.end)
 
     def empty_cache(self, memory: CrossKV, rows: int) -> PastKeys:
-        """Room for keys and values."""
         keys_BHSK = memory.streams[0].keys_BHMK
         batch, heads, _, width = keys_BHSK.shape
         return PastKeys(*keys_BHSK.new_empty(2, batch, heads, CAPACITY, width))
@@ -154,7 +149,7 @@ class AverageAttention(TargetAttention):
 
         [i;f] = σ(Wz·[y;ȳ] + b),   h = i⊙y + f⊙ȳ
 
-    Without the paper's feed-forward network on ȳ, as its authors advise.
+    Without the paper's feed-forward network on ȳ, as its authors recommend.
     """
 
     def __init__(self, d_model: int) -> None:
@@ -162,21 +157,18 @@ class AverageAttention(TargetAttention):
         self.gates = nn.Linear(2 * d_model, 2 * d_model)
 
     def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
-        """The running mean at every position."""
         return self.mix(x_BTD, running_mean(x_BTD))
 
     def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
-        """The running mean at the newest position."""
         mean_BWD, cache = extend_mean(x_BWD, cache, context.position)
         return self.mix(x_BWD, mean_BWD), cache
 
     def mix(self, x_BTD: Tensor, mean_BTD: Tensor) -> Tensor:
-        """The two gates."""
-        enter_BTD, keep_BTD = self.gates(torch.cat([x_BTD, mean_BTD], dim=-1)).sigmoid().chunk(2, dim=-1)
-        return enter_BTD * x_BTD + keep_BTD * mean_BTD
+        """i⊙y + f⊙ȳ."""
+        input_BTD, forget_BTD = self.gates(torch.cat([x_BTD, mean_BTD], dim=-1)).sigmoid().chunk(2, dim=-1)
+        return input_BTD * x_BTD + forget_BTD * mean_BTD
 
     def empty_cache(self, memory: CrossKV, rows: int) -> RunningSum:
-        """A sum of nothing."""
         return empty_sum(memory, rows)
 
 
@@ -192,27 +184,23 @@ class MergedAttention(TargetAttention):
 
     @property
     def memory_reader(self) -> Attention:
-        """Its only attention."""
         return self.attention
 
     def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
-        """Attention to the memory plus the running mean."""
         values_BTD = join_heads(self.attention.value(x_BTD))
         return self.merge(x_BTD, memory, running_mean(values_BTD))
 
     def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
-        """The same at the newest position."""
         mean_BWD, cache = extend_mean(join_heads(self.attention.value(x_BWD)), cache, context.position)
         return self.merge(x_BWD, memory, mean_BWD), cache
 
     def merge(self, x_BTD: Tensor, memory: CrossKV, mean_BTD: Tensor) -> Tensor:
-        """Add before the output projection."""
+        """Add the mean to the attended memory, before the output projection."""
         query_BHTK = self.attention.query(x_BTD)
         attended_BTD = self.attention.attend(query_BHTK, memory.streams[0], memory.mask)
         return self.attention.out(attended_BTD + mean_BTD)
 
     def empty_cache(self, memory: CrossKV, rows: int) -> RunningSum:
-        """A sum of nothing."""
         return empty_sum(memory, rows)
 
 
@@ -221,14 +209,12 @@ class MixedAttention(SelfAttention):
 
     @property
     def memory_reader(self) -> Attention:
-        """Its only attention."""
         return self.attention
 
     def forward(self, x_BTD: Tensor, memory: CrossKV) -> Tensor:
-        """Fused attention over the concatenation."""
         query_BHTK, keys_BHTK, values_BHTK = self.attention.project(x_BTD, 0, 3)
         (stream,) = memory.streams
-        both = KeysValues(
+        joined = KeysValues(
             torch.cat([stream.keys_BHMK, keys_BHTK], dim=2),
             torch.cat([stream.values_BHMK, values_BHTK], dim=2),
         )
@@ -236,7 +222,7 @@ class MixedAttention(SelfAttention):
         source_B1TS = mask_keys(memory.valid_BS).expand(-1, -1, length, -1)
         causal_TT = torch.ones(length, length, dtype=torch.bool, device=x_BTD.device).tril()
         mask_B1TM = torch.cat([source_B1TS, causal_TT.expand(batch, 1, -1, -1)], dim=3)
-        return self.attention.out(self.attention.attend(query_BHTK, both, mask_B1TM))
+        return self.attention.out(self.attention.attend(query_BHTK, joined, mask_B1TM))
 
     def step(self, x_BWD: Tensor, memory: CrossKV, cache: Cache, context: StepContext) -> tuple[Tensor, Cache]:
         """One softmax over scores against the shared memory and against each row's own past."""
@@ -248,26 +234,26 @@ class MixedAttention(SelfAttention):
         target_BHWT = query_BHWK @ past.keys_BHMK.transpose(-1, -2) * scale + context.seen_BHWM
         weights_BHWM = torch.cat([source_BHWS, target_BHWT], dim=-1).softmax(dim=-1)
         source_BHWS, target_BHWT = weights_BHWM.split([source_BHWS.shape[-1], target_BHWT.shape[-1]], dim=-1)
-        read_BHWK = source_BHWS @ stream.values_BHMK + target_BHWT @ past.values_BHMK
-        return self.attention.out(join_heads(read_BHWK)), cache
+        attended_BHWK = source_BHWS @ stream.values_BHMK + target_BHWT @ past.values_BHMK
+        return self.attention.out(join_heads(attended_BHWK)), cache
 
 
 def empty_sum(memory: CrossKV, rows: int) -> RunningSum:
-    """The sum before the first position, in at least 32 bits however long it grows."""
+    """The sum before the first position, in at least 32 bits."""
     keys_BHSK = memory.streams[0].keys_BHMK
     size = (keys_BHSK.shape[0], rows, keys_BHSK.shape[1] * keys_BHSK.shape[3])
     return RunningSum(keys_BHSK.new_zeros(size, dtype=torch.promote_types(keys_BHSK.dtype, torch.float32)))
 
 
 def running_mean(x_BTD: Tensor) -> Tensor:
-    """At every position the mean of all positions up to it."""
+    """The mean of all positions up to each position."""
     precise = torch.promote_types(x_BTD.dtype, torch.float32)
     counts_T = torch.arange(1, x_BTD.shape[1] + 1, device=x_BTD.device, dtype=precise)
     return (x_BTD.cumsum(dim=1, dtype=precise) / counts_T[:, None]).to(x_BTD.dtype)
 
 
 def extend_mean(x_BWD: Tensor, cache: Cache, position: int) -> tuple[Tensor, RunningSum]:
-    """The mean including the newest position, and the sum for the next."""
+    """The mean including the newest position, and the extended cache."""
     assert isinstance(cache, RunningSum)
     sum_BWD = cache.sum_BWD + x_BWD
     return (sum_BWD / (position + 1)).to(x_BWD.dtype), RunningSum(sum_BWD)
