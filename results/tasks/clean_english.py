@@ -11,7 +11,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from random import Random
 
 from lamina.base.reading import read_lines
 from lamina.text.sentences import split_sentences
@@ -21,6 +23,7 @@ CLITICS = re.compile(r"(?<=\w)('(?:s|m|re|ve|ll|d))\b", re.IGNORECASE)
 NOT = re.compile(r"(\w+?)(n't)\b", re.IGNORECASE)
 PLAIN = re.compile(r"[A-Za-z][A-Za-z' -]*|[0-9]+|n't|'\w+|[.,!?;:]")
 ENDS = {".", "!", "?"}
+FURTHER = (0, 0, 0, 1, 2, 3)  # sentences on the same line
 
 
 def tokenise(line: str) -> list[str]:
@@ -53,13 +56,14 @@ def examples(path: str, cases: Counter[str]) -> Iterator[list[str]]:
 
 
 def main(bodies: str, captions: str, sentences: str) -> None:
-    """Print every sentence once."""
+    """Print every sentence once; half of the lines have several, because JFLEG's are longer than these."""
     clean = [words for words in mails(bodies) if is_clean(words)]
     cases = Counter(word for words in clean for word in words[1:])
     clean += [words for words in map(tokenise, read_lines(Path(captions))) if is_clean(words)][::3]
     clean += [words for words in examples(sentences, cases) if is_clean(words)]
-    for line in dict.fromkeys(" ".join(words) for words in clean):
-        print(line)
+    draw, lines = Random(1), iter(dict.fromkeys(" ".join(words) for words in clean))
+    for line in lines:
+        print(line, *islice(lines, draw.choice(FURTHER)))
 
 
 main(*sys.argv[1:4])
