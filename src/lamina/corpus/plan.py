@@ -50,11 +50,11 @@ class Plan:
         if self.bpe_codes is not None and self.subwords != "bpe":
             raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
         if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
-            raise UsageError("--text-from brings its own subwords: omit --vocab-size and --bpe-codes.")
+            raise UsageError("--text-from provides the subwords: omit --vocab-size and --bpe-codes.")
         own = self.separate_vocab or self.lowercase or self.subwords != "sentencepiece" or self.languages
         if self.text_from is not None and own:
             raise UsageError(
-                "--text-from brings its own text pipeline: omit --subwords, --separate-vocab, --lowercase and --langs."
+                "--text-from provides the text pipeline: omit --subwords, --separate-vocab, --lowercase and --langs."
             )
         if self.lowercase and self.subwords != "sentencepiece":
             raise UsageError(

@@ -47,7 +47,7 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
         raise DataError(f"{out}: cannot be written ({error.strerror}).") from error
     description = json.loads(json.dumps(plan.describe()))
     check_folder(out, description)
-    with locked(out / LOCK, f"{out}: another process is preparing data here."):
+    with locked(out / LOCK, f"{out}: another process is preparing data in this folder."):
         try:
             if begin(out, description):
                 run_stages(plan, out, description, workers, progress)

@@ -154,7 +154,7 @@ def learn_sentencepiece(
     except RuntimeError as error:
         if "smaller than required_chars" in str(error):
             raise UsageError(
-                f"--vocab-size must be larger: {vocab_size} pieces cannot hold every character of the text."
+                f"--vocab-size must be larger: {vocab_size} subwords cannot cover every character of the text."
             ) from error
         raise DataError(f"SentencePiece could not learn from the training text ({error}).") from error
     return written.getvalue()
