@@ -42,7 +42,7 @@ class Subject:
 
         self.engine, self.sources = make_engine([model.eval()]), sources
         self.settings = SearchSettings(beam=BEAM, min_length=steps, max_length=(0.0, steps))
-        self.batch = self.engine.describe(sources, self.settings, None, None)
+        self.batch = self.engine.pack_sources(sources, self.settings, None, None)
         self.space = self.engine.new_workspace()
         self.engine.fit(self.space, self.batch, len(sources) * BEAM, steps + 1)
         code = self.engine.codes["encoder"]

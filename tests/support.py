@@ -312,7 +312,7 @@ class Searcher:
     def all_log_probs(self, sources: list[list[int]], prefixes: list[list[int]]) -> Tensor:
         """Log-probabilities of prefixes of equal length, (B, T, V)."""
         if self.engine is not None:
-            return torch.from_numpy(self.engine.forced(sources, prefixes).log_probs)
+            return torch.from_numpy(self.engine.teacher_forced(sources, prefixes).log_probs)
         with torch.inference_mode():
             each = [model.log_probs(pad(sources), torch.tensor(prefixes)) for model in self.models]
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))

@@ -11,8 +11,8 @@ from lamina.model.layers.attention import additive_mask, mask_keys
 from lamina.recipe.decode import SearchSettings
 from lamina.search.candidates import Candidates, HostCandidates
 from lamina.training.distributed import Ranks
-from lamina.training.loading import TensorBatch, TensorUpdate
 from lamina.training.objective import Objective
+from lamina.training.prefetch import TensorBatch, TensorUpdate
 from lamina.training.statistics import Tally
 from lamina.translation.backends import SourceBatch
 from lamina.translation.torch_backend import TorchBackend

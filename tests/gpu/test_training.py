@@ -21,7 +21,7 @@ from lamina.recipe.loader import load_recipe_for
 from lamina.store.run import Run
 from lamina.training import distributed
 from lamina.training.distributed import Ranks, join_ranks
-from lamina.training.loading import load_update
+from lamina.training.prefetch import load_update
 from lamina.training.reporters import NullReporter
 from lamina.training.trainer import Trainer
 from support import Finished, run_lamina

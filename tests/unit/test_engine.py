@@ -116,7 +116,7 @@ def test_long_sources_and_targets(system: str) -> None:
     for source in sources:
         with torch.no_grad():
             expected = model.log_probs(torch.tensor([source]), torch.tensor([prefix]))[0]
-        found = torch.from_numpy(engine.forced([source], [prefix]).log_probs[0])
+        found = torch.from_numpy(engine.teacher_forced([source], [prefix]).log_probs[0])
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
     assert engine.search(sources, SHORT) == [engine.search([source], SHORT)[0] for source in sources]
 
@@ -233,7 +233,7 @@ def test_out_of_range_tokens_are_rejected() -> None:
         with pytest.raises(UsageError, match=re.escape(message)):
             engine.search(sources, SHORT, prefixes)
     with pytest.raises(UsageError, match="The prefix has token 23"):
-        engine.forced([[4, 2]], [[0, 23]])
+        engine.teacher_forced([[4, 2]], [[0, 23]])
     stepper = Searcher("engine", small()).stepper
     with pytest.raises(UsageError, match="The target has token 30"):
         stepper.step(torch.tensor([30]), stepper.start(torch.tensor([[4, 2]]), 1))

@@ -8,7 +8,7 @@ from pathlib import Path
 from lamina.analysis.sections import comparable, marked, score_section, training_caption, verdict
 from lamina.scoring.compare import Row
 from lamina.scoring.protocol import Interval
-from lamina.store.metrics import Records
+from lamina.store.history import Records
 
 
 def test_a_single_system_has_no_comparison() -> None:

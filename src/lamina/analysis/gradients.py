@@ -10,7 +10,7 @@ from statistics import median
 from lamina.analysis.finding import Finding, Picture, file_name, label_runs
 from lamina.figures.axes import Axis
 from lamina.figures.charts import Series, line_chart
-from lamina.store.metrics import read_records
+from lamina.store.history import read_records
 
 READING = (
     "The norm of the gradient of the loss with respect to the parameters of each encoder layer, recorded during "

@@ -17,7 +17,7 @@ from lamina.base.files import write_file
 from lamina.errors import LaminaError
 from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
-from lamina.store.metrics import read_records
+from lamina.store.history import read_records
 from lamina.translation import load
 
 EXAMPLES = 6

@@ -11,7 +11,7 @@ from lamina.analysis.page import definitions, figure, paragraph, section, side_b
 from lamina.figures.axes import Axis
 from lamina.figures.charts import Series, line_chart
 from lamina.scoring.compare import Row
-from lamina.store.metrics import Records
+from lamina.store.history import Records
 
 LOSS = "nats per token"
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}

@@ -129,10 +129,10 @@ class _Launcher:
         """Submit a job."""
         self.executor.update_parameters(name=job.name)
         try:
-            made = self.executor.submit(CommandRunner(job))
+            submitted = self.executor.submit(CommandRunner(job))
         except Exception as error:  # whatever sbatch says
             raise LaminaError(f"{job.name}: could not be submitted ({str(error).splitlines()[-1]}).") from error
-        self.known[job.name] = made.job_id
+        self.known[job.name] = submitted.job_id
         write_file(self.ids, json.dumps(self.known, indent=1) + "\n")
         return submitted
 

@@ -57,7 +57,7 @@ def trim_heap(model: nn.Module) -> None:
             module.register_forward_hook(trimmer.after_layer)
 
 
-class _Watch:
+class _HeapTrimmer:
     """Trims when memory has grown by this much since the last time; returning pages that are reused is costly."""
 
     def __init__(self) -> None:

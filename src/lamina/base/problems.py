@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,16 +12,21 @@ from lamina.errors import Problem
 from lamina.names import nearest
 
 
-def describe(error: ValidationError, root: type[Settings], data: Any) -> list[Problem]:
+def describe_errors(error: ValidationError, root: type[Settings], data: Any) -> list[Problem]:
     """One problem per error found when `data` was validated as `root`."""
     return [_describe(dict(item), root, data) for item in error.errors()]
+
+
+def unknown_key(name: str, known: Iterable[str]) -> str:
+    """The message for a key that does not exist."""
+    return f"not an option.{nearest(name, known)}"
 
 
 def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
     path = [str(part) for part in item["loc"]]
     kind, message = item["type"], item["msg"]
     if kind == "extra_forbidden":
-        message = f"not an option.{nearest(path[-1], _options(root, data, path[:-1]))}"
+        message = unknown_key(path[-1], _options(root, data, path[:-1]))
     elif kind == "missing":
         message = "is required."
     elif kind == "literal_error":

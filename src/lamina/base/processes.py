@@ -39,7 +39,7 @@ def run_in_child(work: Callable[[], Result]) -> Result:
     child.start()
     sender.close()
     try:
-        found, error = receiver.recv()
+        result, error = receiver.recv()
     except EOFError as gone:
         raise KilledProcessError("A child process was killed, possibly out of memory.") from gone
     finally:

@@ -7,12 +7,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-_wanted: list[int] = []  # what to set once torch is imported
+_pending: list[int] = []  # what to set once torch is imported
 
 
 def set_threads(count: int) -> None:
     """Use this many threads from now on."""
-    _wanted[:] = [count]
+    _pending[:] = [count]
     thread_count()
 
 

@@ -57,7 +57,7 @@ def read_errors(path: Path | None) -> ErrorSettings:
     import yaml
     from pydantic import ValidationError
 
-    from lamina.base.problems import describe
+    from lamina.base.problems import describe_errors
     from lamina.base.yaml_files import read_yaml
     from lamina.corpus.noise import ErrorSettings
 
@@ -73,4 +73,5 @@ def read_errors(path: Path | None) -> ErrorSettings:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not YAML ({error}).") from error
     except ValidationError as error:
-        raise UsageError("\n".join(f"{path}: {each}" for each in describe(error, ErrorSettings, content))) from error
+        problems = describe_errors(error, ErrorSettings, content)
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in problems)) from error

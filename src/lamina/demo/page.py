@@ -12,7 +12,7 @@ from lamina.analysis.gradients import analyze_gradients
 from lamina.analysis.page import code, page, paragraph, section
 from lamina.analysis.sections import Outputs, curve_section, example_section, score_section, verdict
 from lamina.scoring.compare import Row
-from lamina.store.metrics import Records
+from lamina.store.history import Records
 
 EXAMPLES = 8
 

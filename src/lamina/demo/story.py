@@ -17,7 +17,7 @@ from lamina.demo.page import demo_page
 from lamina.errors import UsageError
 from lamina.scoring.compare import Row, compare_outputs
 from lamina.scoring.protocol import Gold
-from lamina.store.metrics import read_records
+from lamina.store.history import read_records
 from lamina.study.launch import Show, Training, train_all
 from lamina.version import __version__
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamina.engine.compilation import entry_points
+from lamina.engine.encoded import EncodedSources
 from lamina.engine.machine import FIELDS
-from lamina.engine.prepared import Prepared
 from lamina.engine.program import Field, LoweredModel, Weight
 from lamina.engine.restriction import restrict
 from lamina.engine.search import LENGTH, LIMIT, PREFIX_LENGTH, WRITTEN, Found, Layout, Options, Sources
@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 SPLIT_MEMORY, MAX_MEMORY = 2**30, 2**34  # bytes of caches above which a batch is split, and a source is refused
 
 
-class Forced(NamedTuple):
+class TeacherForced(NamedTuple):
     """The result of forced decoding."""
 
     log_probs: Floats  # (B, T, V)
@@ -62,7 +62,7 @@ class Engine:
         """
         if words is not None and prefixes is not None:
             prefixes = [np.searchsorted(words, np.array(prefix, np.int64)).tolist() for prefix in prefixes]
-        batch = self.describe(sources, settings, prefixes, stop)
+        batch = self.pack_sources(sources, settings, prefixes, stop)
         found = self._search(batch, sources, settings, prefixes, words)
         return found if words is None else [rename_tokens(hypotheses, words) for hypotheses in found]
 
@@ -81,7 +81,7 @@ class Engine:
             results = []
             for part in (slice(0, count // 2), slice(count // 2, None)):
                 forced = None if prefixes is None else prefixes[part]
-                half = self.describe(sources[part], settings, forced, batch.stop[part])
+                half = self.pack_sources(sources[part], settings, forced, batch.stop[part])
                 results += self._search(half, sources[part], settings, forced, words)
             return results
         if (size := self._cache_bytes(count * beam * max_tokens)) > MAX_MEMORY:
@@ -106,25 +106,25 @@ class Engine:
             self.functions.decode(code, space.registers, batch, layout, options, space.rows(), found)
         return [read_hypotheses(found, source, settings) for source in range(count)]
 
-    def prepare(self, sources: Sequence[Sequence[int]]) -> Prepared:
+    def encode_sources(self, sources: Sequence[Sequence[int]]) -> EncodedSources:
         """Encode sources for decoding step by step."""
-        batch = self.describe(sources, SearchSettings(), None, None)
-        prepared = Prepared(self, batch)
+        batch = self.pack_sources(sources, SearchSettings(), None, None)
+        encoded = EncodedSources(self, batch)
         if sources:
-            self.fit(prepared.space, batch, 0, 0)
-            self.encode(prepared.space, batch)
-        return prepared
+            self.fit(encoded.space, batch, 0, 0)
+            self.encode(encoded.space, batch)
+        return encoded
 
-    def forced(
+    def teacher_forced(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], records: Sequence[int] = ()
-    ) -> Forced:
+    ) -> TeacherForced:
         """Decode one given prefix (with the start token) per source, all positions at once."""
         length = max(map(len, prefixes))
-        prepared, count = self.prepare(sources), len(sources) * length
-        cache_rows = prepared.reserve(count)
+        encoded, count = self.encode_sources(sources), len(sources) * length
+        cache_rows = encoded.reserve(count)
         tokens = np.array([[*prefix, *[PAD] * (length - len(prefix))] for prefix in prefixes], np.int64).reshape(-1)
         check_ids("prefix", tokens, self.vocabulary)
-        recorded = prepared.run(
+        recorded = encoded.run(
             tokens,
             np.tile(np.arange(length), len(sources)),
             cache_rows,
@@ -132,18 +132,18 @@ class Engine:
             cache_rows.reshape(len(sources), length).repeat(length, axis=0),
             records,
         )
-        scores, normaliser = prepared.distribution(count)
+        scores, normaliser = encoded.distribution(count)
         log_probs = (scores - normaliser).reshape(len(sources), length, -1)
-        return Forced(log_probs, [each.reshape(len(sources), length, *each.shape[1:]) for each in recorded])
+        return TeacherForced(log_probs, [each.reshape(len(sources), length, *each.shape[1:]) for each in recorded])
 
     def attention(self, source: Sequence[int], prefix: Sequence[int]) -> list[tuple[Floats, ...]]:
         """The cross-attention weights of every decoder layer for each memory stream, (heads, prefix, source)."""
         readers = self.lowered.readers
-        recorded = iter(self.forced([source], [prefix], [each for layer in readers for each in layer]).recorded)
+        recorded = iter(self.teacher_forced([source], [prefix], [each for layer in readers for each in layer]).recorded)
         heads, length = self.lowered.heads, len(source)
         return [tuple(next(recorded)[0, :, :heads, :length].swapaxes(0, 1) for _ in layer) for layer in readers]
 
-    def describe(
+    def pack_sources(
         self,
         sources: Sequence[Sequence[int]],
         settings: SearchSettings,

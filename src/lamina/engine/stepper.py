@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lamina.engine.encoded import EncodedSources
 from lamina.engine.engine import Engine, check_ids
-from lamina.engine.prepared import Prepared
 from lamina.model.states import LogProbs
 from lamina.text.vocabulary import PAD
 
@@ -21,7 +21,7 @@ Int32 = NDArray[np.int32]
 class EngineState:
     """The state of step-by-step decoding."""
 
-    prepared: Prepared  # encoded sources
+    encoded: EncodedSources  # encoded sources
     sources: NDArray[np.int64]  # indices of the remaining ones
     past: Int32  # (B, W, T): cache rows of each row's prefix
 
@@ -35,21 +35,21 @@ class EngineStepper:
     def start(self, source_BS: Tensor, rows: int) -> EngineState:
         """Encode the sources."""
         sources = [[token for token in source if token != PAD] for source in source_BS.tolist()]
-        prepared = self.engine.prepare(sources)
-        return EngineState(prepared, np.arange(len(sources)), np.zeros((len(sources), rows, 0), np.int32))
+        encoded = self.engine.encode_sources(sources)
+        return EngineState(encoded, np.arange(len(sources)), np.zeros((len(sources), rows, 0), np.int32))
 
     def step(self, tokens_R: Tensor, state: EngineState) -> tuple[LogProbs, EngineState]:
         """Read one more token in every row."""
         batch, rows, position = state.past.shape
         count = batch * rows
         check_ids("target", tokens_R.numpy(), self.engine.vocabulary)
-        cache_rows = state.prepared.reserve(count)
+        cache_rows = state.encoded.reserve(count)
         past = np.concatenate([state.past, cache_rows.reshape(batch, rows, 1)], axis=2)
         sources = state.sources.repeat(rows)
         positions = np.full(count, position)
-        state.prepared.run(tokens_R.numpy(), positions, cache_rows, sources, past.reshape(count, -1))
+        state.encoded.run(tokens_R.numpy(), positions, cache_rows, sources, past.reshape(count, -1))
         scores, normaliser = (
-            torch.from_numpy(part.copy()).view(batch, rows, -1) for part in state.prepared.distribution(count)
+            torch.from_numpy(part.copy()).view(batch, rows, -1) for part in state.encoded.distribution(count)
         )
         return LogProbs(scores, normaliser), replace(state, past=past)
 

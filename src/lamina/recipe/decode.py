@@ -1,7 +1,7 @@
 """Search settings: a recipe's `decode`, and the options of every command that translates.
 
 A field here becomes a key of the recipe, an option of `translate`, `eval` and `compare`, an argument of
-`Translator.translate` and a line of the reference; nothing else needs to change.
+`Translator.translate` and a line of the reference. For type checkers it is repeated in `SearchOptions` (`options.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from lamina.base.problems import describe
+from lamina.base.problems import describe_errors
 from lamina.base.settings import Settings
 from lamina.errors import UsageError
 
@@ -63,7 +63,7 @@ class SearchSettings(Settings):
         try:
             return SearchSettings.model_validate(data)
         except ValidationError as error:
-            raise UsageError("\n".join(map(str, describe(error, SearchSettings, data)))) from error
+            raise UsageError("\n".join(map(str, describe_errors(error, SearchSettings, data)))) from error
 
 
 def _problem(message: str) -> PydanticCustomError:

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from lamina.base.problems import describe
+from lamina.base.problems import describe_errors, unknown_key
 from lamina.base.yaml_files import compose_yaml, read_yaml
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import DataError, Problem, UsageError
@@ -130,7 +130,7 @@ def load_recipe(
             source.set(*each)
     problems: list[Problem] = []
     content = source.content
-    problems.extend(Problem(str(key), f"not an option.{nearest(str(key), KEYS)}") for key in content if key not in KEYS)
+    problems.extend(Problem(str(key), unknown_key(str(key), KEYS)) for key in content if key not in KEYS)
     data = {
         "name": content.get("name", Path(source.name).stem),
         "system": content.get("system"),
@@ -142,7 +142,7 @@ def load_recipe(
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        found = describe(error, Recipe, data)
+        found = describe_errors(error, Recipe, data)
         problems.extend(problem for problem in found if data["model"] is not None or problem.key != "model")
     if recipe is not None:
         problems.extend(recipe.problems())
@@ -194,6 +194,6 @@ def read_resolved(path: Path) -> Recipe:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
-        raise DataError(f"{path}: not a recipe of this version ({describe(error, Recipe, data)[0]}).") from error
+        raise DataError(f"{path}: not a recipe of this version ({describe_errors(error, Recipe, data)[0]}).") from error
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: damaged ({str(error).splitlines()[0]}).") from error

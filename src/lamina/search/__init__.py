@@ -1,1 +1,1 @@
-"""Search: works on steppers, independently of models."""
+"""Search over steppers, independent of models; `engine/search.py` is the compiled search of the CPU engine."""

@@ -78,7 +78,7 @@ def load_shortlist(folder: Path, text: TextPipeline) -> Shortlist:
         raise DataError(f"{path}: not found; create it with `lamina shortlist`.") from error
     except (OSError, KeyError, safetensors.SafetensorError) as error:
         raise DataError(f"{path}: is not a shortlist ({error}).") from error
-    if about.get("sha256") != shortlist.digest():
+    if metadata.get("sha256") != shortlist.digest():
         raise DataError(f"{path}: damaged (SHA-256 mismatch); create a new one with `lamina shortlist`.")
     if shortlist.vocabularies != digest_vocabularies(text):
         raise DataError(f"{folder}: belongs to other vocabularies; create a new one with `lamina shortlist`.")
@@ -111,11 +111,11 @@ def learn_shortlist(
             size, positions = size + len(types) * len(tokens), positions + len(tokens)
     if not sources:
         raise DataError("No pairs to learn a shortlist from.")
-    keys, places = np.unique(np.concatenate(sources) * entries + np.concatenate(targets), return_inverse=True)
-    chances = learn_chances(keys // entries, places, np.concatenate(groups), len(text.source.vocabulary))
-    table = best_targets(keys // entries, keys % entries, chances, len(text.source.vocabulary), candidates)
-    most = np.argsort(-counts, kind="stable")[:frequent]
-    return Shortlist(table, most[counts[most] > 0].astype(np.int32), digest_vocabularies(text))
+    keys, pairs_N = np.unique(np.concatenate(sources) * entries + np.concatenate(targets), return_inverse=True)
+    probs = learn_probs(keys // entries, pairs_N, np.concatenate(groups), len(text.source.vocabulary))
+    table = best_targets(keys // entries, keys % entries, probs, len(text.source.vocabulary), candidates)
+    ranked = np.argsort(-counts, kind="stable")[:frequent]
+    return Shortlist(table, ranked[counts[ranked] > 0].astype(np.int32), digest_vocabularies(text))
 
 
 def learn_probs(

@@ -77,7 +77,7 @@ class Checkpoints:
             raise UsageError(f"{self.folder.parent}: no checkpoint `{wanted}`; {known}.")
         return step
 
-    def latest(self) -> Iterator[tuple[int, str | None]]:
+    def newest_first(self) -> Iterator[tuple[int, str | None]]:
         """Steps from the newest to the oldest, each with the damage of its checkpoint, if any."""
         for step in reversed(self.steps()):
             yield step, self.damage(step)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from lamina.base.files import digest
-from lamina.base.problems import describe
+from lamina.base.problems import describe_errors
 from lamina.base.reading import read_sealed_json
 from lamina.base.settings import Settings
 from lamina.errors import DataError
@@ -106,4 +106,4 @@ def parse_settings(kind: type[AnySettings], content: Any, path: Path) -> AnySett
     try:
         return kind.model_validate_json(json.dumps(content))
     except ValidationError as error:
-        raise DataError("\n".join(f"{path}: {problem}" for problem in describe(error, kind, content))) from error
+        raise DataError("\n".join(f"{path}: {problem}" for problem in describe_errors(error, kind, content))) from error

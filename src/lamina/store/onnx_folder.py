@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from lamina.base.files import digest
-from lamina.base.problems import describe
+from lamina.base.problems import describe_errors
 from lamina.base.reading import read_sealed_json
 from lamina.base.settings import Settings
 from lamina.errors import DataError
@@ -53,7 +53,7 @@ def read_description(folder: Path) -> OnnxDescription:
     try:
         description = OnnxDescription.model_validate_json(json.dumps(content))
     except ValidationError as error:
-        problem = describe(error, OnnxDescription, content)[0]
+        problem = describe_errors(error, OnnxDescription, content)[0]
         raise DataError(f"{path}: {problem} Export the model again.") from error
     for name, expected in description.sha256.items():
         file = folder / name

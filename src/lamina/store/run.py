@@ -25,7 +25,7 @@ from lamina.recipe.decode import SearchSettings
 from lamina.recipe.loader import dump_recipe, read_resolved
 from lamina.recipe.schema import Recipe
 from lamina.store.checkpoints import Checkpoints
-from lamina.store.metrics import read_records
+from lamina.store.history import read_records
 from lamina.store.model_folder import write_model_folder
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__

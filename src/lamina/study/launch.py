@@ -15,7 +15,7 @@ from typing import Any
 from lamina.base.cluster import Cluster, Job, run_jobs
 from lamina.base.processes import end_with_parent
 from lamina.errors import LaminaError, StoppedError
-from lamina.store.metrics import read_records
+from lamina.store.history import read_records
 
 POLL = 0.5  # seconds
 Show = Callable[[str, int, int, float], None]  # name of the run, step, total steps, loss

@@ -20,7 +20,7 @@ from lamina.errors import DataError
 from lamina.scoring.metrics import build_metrics
 from lamina.scoring.protocol import Gold, score
 from lamina.scoring.significance import compare_seeds
-from lamina.store.metrics import read_records
+from lamina.store.history import read_records
 from lamina.training.averaging import average
 from lamina.translation import load
 

@@ -17,7 +17,7 @@ from lamina.analysis.page import page, paragraph, section, table
 from lamina.analysis.sections import Outputs, curve_section, example_section
 from lamina.base.cluster import Cluster
 from lamina.base.files import digest, write_file
-from lamina.base.problems import describe
+from lamina.base.problems import describe_errors
 from lamina.base.settings import Settings
 from lamina.base.yaml_files import read_yaml
 from lamina.corpus.prepared import META, PreparedData
@@ -26,7 +26,7 @@ from lamina.recipe.loader import dump_recipe, load_recipe_for
 from lamina.recipe.schema import Name
 from lamina.scoring.files import read_test_set
 from lamina.scoring.metrics import names_to_compare
-from lamina.store.metrics import read_records
+from lamina.store.history import read_records
 from lamina.study.launch import Show, Training, train_all, train_on_cluster
 from lamina.study.results import (
     COSTS,
@@ -87,7 +87,8 @@ def read_study(path: Path) -> Study:
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
-        raise UsageError("\n".join(f"{path}: {problem}" for problem in describe(error, Study, content))) from error
+        problems = describe_errors(error, Study, content)
+        raise UsageError("\n".join(f"{path}: {problem}" for problem in problems)) from error
     if len(set(study.seeds)) < len(study.seeds):
         raise UsageError(f"{path}: seeds: must all differ, but are {', '.join(map(str, study.seeds))} instead.")
     if study.references and len(study.tests) > 1:

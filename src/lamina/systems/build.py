@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 from torch.overrides import TorchFunctionMode
 
-from lamina.base.problems import describe
+from lamina.base.problems import describe_errors
 from lamina.errors import ConfigurationError, UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.seq2seq import Seq2Seq
@@ -41,7 +41,7 @@ def resolve(
     try:
         config = ModelConfig.model_validate(data)
     except ValidationError as error:
-        raise ConfigurationError(describe(error, ModelConfig, data)) from error
+        raise ConfigurationError(describe_errors(error, ModelConfig, data)) from error
     problems = config.problems()
     if problems:
         raise ConfigurationError(problems)

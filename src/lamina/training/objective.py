@@ -17,7 +17,7 @@ from lamina.model.seq2seq import Seq2Seq
 from lamina.model.states import Loss
 from lamina.training.casting import cast_weights_together
 from lamina.training.distributed import Ranks
-from lamina.training.loading import TensorBatch, TensorUpdate
+from lamina.training.prefetch import TensorBatch, TensorUpdate
 from lamina.training.statistics import Tally
 
 NO_MEMORY = ("DefaultCPUAllocator", "not enough memory")  # torch has an out-of-memory error type for GPUs only

@@ -24,7 +24,7 @@ from lamina.training.statistics import Window
 def find_checkpoint(run: Run, say: Callable[[str], None]) -> int | None:
     """Find the newest intact checkpoint; if there is none, the run's metrics are cleared."""
     run.checkpoints.clear_partial()
-    for step, damage in run.checkpoints.latest():
+    for step, damage in run.checkpoints.newest_first():
         if damage is None:
             return step
         say(f"{damage}; trying the previous checkpoint.")

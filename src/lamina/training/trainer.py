@@ -25,8 +25,8 @@ from lamina.store.run import Run
 from lamina.training.distributed import Ranks
 from lamina.training.ema import MovingAverage
 from lamina.training.growing import prepare_growth
-from lamina.training.loading import TensorUpdate, load_update, make_batches, prefetch
 from lamina.training.objective import Objective, encoder_gradient_norms, first_bad_gradient
+from lamina.training.prefetch import TensorUpdate, load_update, make_batches, prefetch
 from lamina.training.reporters import Reporter, describe_step, describe_training, describe_validation, perplexity
 from lamina.training.resuming import (
     check_same_update,

@@ -14,7 +14,7 @@ from lamina.recipe.decode import SearchSettings
 from lamina.scoring.sacre import corpus_bleu
 from lamina.search.hypothesis import Hypothesis
 from lamina.training.distributed import Ranks
-from lamina.training.loading import as_tensors, prefetch
+from lamina.training.prefetch import as_tensors, prefetch
 from lamina.training.statistics import Tally, Window
 
 BLEU_CHUNK = 200  # sentences between progress updates

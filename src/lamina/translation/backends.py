@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lamina.search.sampling import Sampler
 
 Hypotheses = list[list[Hypothesis]]  # per source, best first
-COPIES = "--shortlist: not supported for head `pointer`, which copies any token; omit it."
+NO_SHORTLIST_WITH_POINTER = "--shortlist: not supported for head `pointer`, which copies any token; omit it."
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class EngineBackend:
 
     def __init__(self, engine: Engine, shortlist: Shortlist | None = None) -> None:
         if shortlist is not None and engine.lowered.copies:
-            raise UsageError(COPIES)
+            raise UsageError(NO_SHORTLIST_WITH_POINTER)
         self.engine, self.shortlist = engine, shortlist
         self._pool: ThreadPoolExecutor | None = None
         self._pool_key = (0, 0)  # number of threads and process id: threads do not survive a fork

@@ -21,7 +21,7 @@ from lamina.search.sampling import Sampler
 from lamina.search.shortlist import Shortlist
 from lamina.search.stepper import ShortlistStepper, Stepper, TorchStepper
 from lamina.text.vocabulary import PAD
-from lamina.translation.backends import COPIES, Hypotheses, SourceBatch
+from lamina.translation.backends import NO_SHORTLIST_WITH_POINTER, Hypotheses, SourceBatch
 
 
 class TorchBackend:
@@ -31,7 +31,7 @@ class TorchBackend:
 
     def __init__(self, models: Sequence[Seq2Seq], shortlist: Shortlist | None = None) -> None:
         if shortlist is not None and any(isinstance(model.head, PointerHead) for model in models):
-            raise UsageError(COPIES)
+            raise UsageError(NO_SHORTLIST_WITH_POINTER)
         if shortlist is not None and any(isinstance(model.head, BiasedSoftmaxHead) for model in models):
             raise UsageError("--shortlist: not supported for head `softmax` with a bias; omit it.")
         self.models, self.shortlist = models, shortlist

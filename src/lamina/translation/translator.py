@@ -157,6 +157,8 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate any number of lines, with `window` of them in memory."""
         settings = settings or self.settings
+        if sampling is not None and prefixes is not None:
+            raise UsageError("prefixes apply only to beam search; omit sampling.")
         if sampling is None and nbest > settings.beam:
             raise UsageError(f"nbest must be at most the beam {settings.beam}, but is {nbest} instead.")
         lines, prefix_lines = iter(lines), None if prefixes is None else iter(prefixes)
@@ -173,6 +175,8 @@ class Translator:
                 weights = self._attention(source, hypotheses[0].tokens) if attention else None
                 symbols = [self.text.source.vocabulary.symbols[token] for token in source]
                 yield replace(best, cut=cut, attention=weights, source_tokens=symbols)
+        if prefix_lines is not None and next(prefix_lines, None) is not None:
+            raise DataError("There are more prefixes than lines to translate.")
 
     def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
         """Encode lines to ids, each ending with eos; also returns how many tokens of each line were truncated."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lamina.base.problems import describe
+from lamina.base.problems import describe_errors
 from lamina.errors import DataError
 from lamina.model.config import ModelConfig
 from lamina.text.vocabulary import EOS, PAD, Vocabularies
@@ -117,7 +117,7 @@ def read_arguments(arguments: dict[str, Any], vocabularies: Vocabularies, where:
     try:
         config = ModelConfig.model_validate(data)
     except ValidationError as error:
-        raise DataError("\n".join(f"{where}: {p}" for p in describe(error, ModelConfig, data))) from error
+        raise DataError("\n".join(f"{where}: {p}" for p in describe_errors(error, ModelConfig, data))) from error
     problems = config.problems()
     if problems:
         raise DataError("\n".join(f"{where}: {problem}" for problem in problems))

@@ -62,14 +62,14 @@ class SurfaceSettings(HeadSettings):
 
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """Options must act: one that the mode or the reader ignores is an error."""
-        idle = ("tau",) if self.mode == "hard" else ("gate", "renormalise")
-        yield from self._idle(idle, f"applies only to mode `{'soft' if self.mode == 'hard' else 'hard'}`")
+        ignored = ("tau",) if self.mode == "hard" else ("gate", "renormalise")
+        yield from self._check_unset(ignored, f"applies only to mode `{'soft' if self.mode == 'hard' else 'hard'}`")
         if self.reader == "attention":
-            yield from self._idle(("pool_from_id",), "applies only to readers `mean` and `max`")
+            yield from self._check_unset(("pool_from_id",), "applies only to readers `mean` and `max`")
             if model.d_model % self.reader_heads:
                 yield Problem("head.reader_heads", f"must divide the model size {model.d_model}.")
         else:
-            yield from self._idle(("reader_heads", "layer"), "applies only to reader `attention`")
+            yield from self._check_unset(("reader_heads", "layer"), "applies only to reader `attention`")
         if self.layer is not None and self.layer > model.decoder.layers:
             yield Problem(
                 "head.layer",

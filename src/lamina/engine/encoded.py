@@ -19,7 +19,7 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
 
-class Prepared:
+class EncodedSources:
     """A batch of encoded sources with its own workspace."""
 
     def __init__(self, engine: Engine, batch: Sources) -> None:
