@@ -318,7 +318,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(data: Path, straight: Path, t
     arguments = command(data, tmp_path / "run")[3:]
     result = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 3, result.stderr
-    assert "What was there before is unchanged." in result.stderr
+    assert "The previous content is unchanged." in result.stderr
     assert "Traceback" not in result.stderr
     assert train(data, tmp_path / "run").returncode == 0
     assert metrics(tmp_path / "run")[-1] == metrics(straight)[-1]
