@@ -323,3 +323,12 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     job = Job("one", ("true",), tmp_path / "log", tmp_path / "done", "")
     with pytest.raises(LaminaError, match=r"pip install 'lamina\[cluster\]'"):
         run_jobs([job], tmp_path, "local", {}, 1)
+
+
+def test_a_job_whose_process_id_was_reused_is_neither_found_nor_killed(tmp_path: Path) -> None:
+    other = cluster._OrphanedProcess(tmp_path, str(os.getpid()))
+    assert other.state == "UNKNOWN"
+    assert other.done()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    cluster._OrphanedProcess(tmp_path, str(ended.pid)).cancel()

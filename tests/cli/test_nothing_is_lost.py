@@ -24,6 +24,7 @@ from lamina.base.files import digest
 from lamina.base.reading import read_sealed_json, sealed
 from lamina.corpus.prepared import PreparedData
 from lamina.demo.grammar import write_demo
+from lamina.errors import DataError, UsageError
 from lamina.recipe.decode import SearchSettings
 from lamina.scoring.protocol import Gold
 from lamina.study import results
@@ -84,6 +85,18 @@ def test_a_run_without_a_model_folder_loads_a_checkpoint(straight: Path, tmp_pat
     expected = run_lamina("translate", run, stdin="A dog runs.\n").stdout
     shutil.rmtree(run / "model")
     assert run_lamina("translate", run, stdin="A dog runs.\n").stdout == expected
+
+
+def test_a_start_that_was_killed_while_it_wrote_its_first_files_is_repeated(
+    data: Path, straight: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copy(straight / "run.json", run)  # which is written first; the recipe follows
+    (run / "recipe.yaml.partial").write_text("sys")
+    result = train(data, run, "--set", "train.max_steps=3", "--set", "train.warmup=2")
+    assert result.returncode == 0, result.stderr
+    assert not list(run.glob("*.partial"))
 
 
 def test_a_failed_start_does_not_fix_the_recipe(data: Path, tmp_path: Path) -> None:
@@ -312,3 +325,15 @@ def test_user_errors_are_not_reported_as_unexpected() -> None:
         path for path in source.rglob("*.py") if re.search(r'"lamina: unexpected', path.read_text(encoding="utf-8"))
     ]
     assert [path.name for path in users] in ([], ["__init__.py"])
+
+
+def test_prefixes_are_forced_or_refused(straight: Path) -> None:
+    from lamina.search.sampling import SamplingSettings
+
+    translator = lamina.load(straight)
+    with pytest.raises(UsageError, match=r"prefixes apply only to beam search; omit sampling\."):
+        translator.translate("A dog runs.", prefixes="Ein", sampling=SamplingSettings())
+    with pytest.raises(DataError, match=r"There are more prefixes than lines to translate\."):
+        translator.translate(["A dog runs."], prefixes=["Ein", "Ein"])
+    with pytest.raises(DataError, match=r"There are fewer prefixes than lines to translate\."):
+        translator.translate(["A dog runs.", "A cat."], prefixes=["Ein"])

@@ -110,7 +110,7 @@ TRIALS = [
           text("a")),
     Trial("attention of a book", "analyze attention {run} --source " + "x" * 3000, 2, "drawn for at most 200 subwords"),
     # rescore
-    Trial("tokens without eos", "rescore {run} --input {tmp}/x.jsonl", 3, "line 1: the tokens must end with </s>",
+    Trial("tokens without eos", "rescore {run} --input {tmp}/x.jsonl", 3, "x.jsonl:1: the tokens must end with </s>",
           pairs('{"line": 1, "source": "a", "nbest": [{"tokens": ["a"]}]}')),
     Trial("a very long target", "rescore {run} --source {tmp}/a --target {tmp}/b", 3, "at most 2,048 can be scored",
           both(text("a"), text("b", "x" * 50_000 + "\n"))),
@@ -185,6 +185,8 @@ TRIALS = [
           "--grow-from needs a model with encoder `grown`"),
     Trial("average of nothing", "average {tmp} --last 1", 3, "contains no checkpoints; is it a run folder?"),
     Trial("average of words", "average {run} --steps x", 2, "--steps must be comma-separated numbers"),
+    Trial("codes of the future", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --bpe-codes {tmp}/c --out {tmp}/o", 3,
+          "c: not codes of subword-nmt: unknown version.", both(text("a"), text("c", "#version: 7.5\na b</w>\n"))),
     Trial("bad codes", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --bpe-codes {tmp}/c --out {tmp}/o", 3,
           "c: not codes of subword-nmt", both(text("a"), text("c", "not merges at all\n"))),
     Trial("plan of a failure, and my files", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/o", 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from random import Random
@@ -118,6 +119,8 @@ def test_word_dropout_drops_whole_words_deterministically_by_position() -> None:
             assert gone[words == word].all() or not gone[words == word].any()
         seen.add(tuple(gone))
     assert len(seen) > 3
+    marian = WordDropout(replace(text, kind="marian"), 0.5, seed=1)
+    assert marian(np.array(ids), 3, 0).tolist() == dropout(np.array(ids), 3, 0).tolist()
     plain = WordDropout(pipeline_of_words(Vocabularies(WORDS, WORDS)), 0.5, seed=1)
     assert set(plain(np.array([5, 6, 7, EOS]), 0, 0).tolist()) <= {5, 6, 7, UNK, EOS}
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -156,7 +157,8 @@ class _OrphanedProcess:
             command = Path(f"/proc/{self.number}/cmdline").read_bytes().split(b"\0")
         except OSError:
             return "UNKNOWN"
-        return "RUNNING" if os.fsencode(self.folder.resolve()) in command or b"submitit.local._local" in command else ""
+        ours = os.fsencode(self.folder.resolve()) in command or b"submitit.local._local" in command
+        return "RUNNING" if ours else "UNKNOWN"  # another program may have the id by now
 
     def done(self, force_check: bool = False) -> bool:
         return self.state != "RUNNING"
@@ -165,7 +167,8 @@ class _OrphanedProcess:
         return STOPPED  # the exit code is unknown; `Job.is_done` decides
 
     def cancel(self) -> None:
-        os.kill(self.number, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it may just have ended
+            os.kill(self.number, signal.SIGTERM)
 
 
 def run_jobs(

@@ -57,7 +57,7 @@ def rescore(
     pairs = read_jsonl(input_file) if input_file is not None else read_pairs(source, target)
     while chunk := list(islice(pairs, CHUNK)):
         sources, cuts = translator.encode([text for _, text, _ in chunk])
-        targets = [to_ids(translator.text.target, given, line) for line, _, given in chunk]
+        targets = [to_ids(translator.text.target, given, f"{input_file or target}:{line}") for line, _, given in chunk]
         results = translator.rescore(sources, targets, penalty)
         for (line, _, _), cut, result in zip(chunk, cuts, results, strict=True):
             if cut:
@@ -68,16 +68,16 @@ def rescore(
             print(json.dumps(record))
 
 
-def to_ids(target: LanguageText, given: Any, line: int) -> list[int]:
+def to_ids(target: LanguageText, given: Any, place: str) -> list[int]:
     """Ids of a text, or of tokens written by `translate`, which end with eos."""
     if isinstance(given, str):
         ids = target.encode([given])[0]
     elif given[-1] == SPECIALS[EOS]:
         ids = target.vocabulary.encode(given[:-1])
     else:
-        raise DataError(f"line {line}: the tokens must end with {SPECIALS[EOS]}, but end with `{given[-1]}` instead.")
+        raise DataError(f"{place}: the tokens must end with {SPECIALS[EOS]}, but end with `{given[-1]}` instead.")
     if len(ids) > LONGEST_TARGET:
-        raise DataError(f"line {line}: its target has {len(ids):,} tokens; at most {LONGEST_TARGET:,} can be scored.")
+        raise DataError(f"{place}: its target has {len(ids):,} tokens; at most {LONGEST_TARGET:,} can be scored.")
     return ids
 
 

@@ -23,7 +23,7 @@ class WordDropout:
     def __init__(self, text: TextPipeline, rate: float, seed: int) -> None:
         symbols = text.source.vocabulary.symbols
         self.rate, self.seed = rate, seed
-        self.pieces = text.kind == "sentencepiece"
+        self.pieces = text.kind in ("sentencepiece", "marian")
         if self.pieces:
             self.marked = np.array([symbol.startswith(WORD) for symbol in symbols])
         else:

@@ -130,15 +130,15 @@ class Run:
         path, record = self.folder / "recipe.yaml", self.folder / "run.json"
         if record.exists() and path.exists():
             self._check_same(read_resolved(path), recipe, digest(data.folder / META))
-        elif record.exists() or path.exists() or self.metrics.exists():
+        elif path.exists() or self.metrics.exists() or (record.exists() and "data" not in read_json(record)):
             raise UsageError(f"{self.folder}: contains files, but is not a run. Choose another --out.")
 
     def begin(self, recipe: Recipe, data: PreparedData) -> None:
-        """Write the recipe and `run.json`."""
-        write_file(self.folder / "recipe.yaml", dump_recipe(recipe))
+        """Write `run.json`, then the recipe: if it is missing, the run has not begun."""
         versions = {"lamina": __version__, "torch": torch.__version__, "python": sys.version.split()[0]}
         record = {"command": sys.argv, "versions": versions, "data": digest(data.folder / META)}
         write_file(self.folder / "run.json", json.dumps(record, indent=2) + "\n")
+        write_file(self.folder / "recipe.yaml", dump_recipe(recipe))
 
     def _check_same(self, before: Recipe, now: Recipe, data: str) -> None:
         old, new = flatten(before.model_dump(mode="json")), flatten(now.model_dump(mode="json"))

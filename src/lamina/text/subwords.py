@@ -119,9 +119,12 @@ def read_codes(codes: str, name: str = "bpe.codes") -> Any:
 
     try:
         with redirect_stderr(io.StringIO()):
-            return BPE(io.StringIO(codes), separator=CONTINUED)
+            segmenter = BPE(io.StringIO(codes), separator=CONTINUED)
     except (SystemExit, ValueError, IndexError) as error:  # BPE exits on a malformed line
         raise DataError(f"{name}: not codes of subword-nmt: a line must have two symbols.") from error
+    if segmenter.version not in ((0, 1), (0, 2)):
+        raise DataError(f"{name}: not codes of subword-nmt: unknown version.")
+    return segmenter
 
 
 def learn_sentencepiece(
