@@ -65,9 +65,9 @@ class Plan:
         for split, source in self.splits().items():
             for path in source.paths:
                 if path.is_dir():
-                    raise DataError(f"{path}: is a folder, not a file (the {split} data).")
+                    raise DataError(f"{path}: is a folder, not a file ({split} split).")
                 if not path.exists():
-                    raise DataError(f"{path}: not found (the {split} data).")
+                    raise DataError(f"{path}: not found ({split} split).")
                 if not path.is_file():
                     raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs more than once.")
 
