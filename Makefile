@@ -9,13 +9,13 @@ INSTALLED := $(VENV)/.installed
 
 help:
 	@echo "make demo       set up .venv, then train, translate, score and report on the built-in corpus"
-	@echo "make test       set up .venv, then lint, types, the site and the fast tests"
-	@echo "make gpu        the tests on a simulated GPU"
-	@echo "make docs       build the documentation into site/; check its links and its spelling"
-	@echo "make test-slow  the long tests"
-	@echo "make test-faults  random kills and damaged files"
+	@echo "make test       set up .venv, then run lint, types, documentation and the fast tests"
+	@echo "make gpu        run the tests on a simulated GPU"
+	@echo "make docs       build the documentation into site/; check its links and spelling"
+	@echo "make test-slow  run the long tests"
+	@echo "make test-faults  run the campaign of random kills and damaged files"
 	@echo "make install    set up .venv only"
-	@echo "make format     let ruff format and fix the code"
+	@echo "make format     format the code and apply automatic fixes"
 	@echo "make clean      remove .venv, site and caches"
 
 $(CORE): pyproject.toml constraints.txt

@@ -48,7 +48,7 @@ def commands() -> Iterator[str]:
     """Document each command: help, arguments, options and defaults."""
     root: Any = typer.main.get_command(app)
     yield f"# The command line\n\n`lamina COMMAND …`, or `python -m lamina COMMAND …`. {help_text(root)}\n"
-    yield "Before the command: `--version` prints the version. Anywhere: `--debug` shows a traceback when a command"
+    yield "Before the command, `--version` prints the version. Anywhere, `--debug` shows a traceback when a command"
     yield "fails. Results go to stdout, everything else to stderr.\n"
     for name, top in root.commands.items():
         subcommands = getattr(top, "commands", {})
@@ -152,7 +152,7 @@ def python() -> Iterator[str]:
     yield from (entry(f"lamina.analyze.{name}") for name in lamina.analyze.__all__)
     yield "\n## Classes"
     yield from (entry(f"lamina.{name}") for name in names if name not in functions)
-    yield "\n## Below the package"
+    yield "\n## Other modules"
     yield from (entry(name) for name in MORE)
 
 

@@ -92,7 +92,7 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
     assert run_lamina(*arguments(folder, data, straight, *twice)) == (
         2,
         "",
-        "lamina: Give one --target per --source, but there are 2 and 1.\n",
+        "lamina: Give one --target per --source (targets: 2, sources: 1).\n",
     )
     assert run_lamina(*arguments(folder, data, straight, "--target", folder / "none")) == (
         3,

@@ -160,7 +160,7 @@ def test_two_preparations_exclude_each_other(tmp_path: Path) -> None:
         time.sleep(0.05)
     second = run_lamina(*command[3:])
     assert second.returncode == 2
-    assert "another process is preparing data here." in second.stderr
+    assert "another process is preparing data in this folder." in second.stderr
     assert first.communicate(timeout=120)[1] == b""
     assert first.returncode == 0
     assert PreparedData(str(tmp_path / "data")).is_whole()

@@ -107,12 +107,12 @@ def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:
     [
         (lambda f: (f / "train.de").write_text("nur eine Zeile\n"), 3, "train.en has 300 lines, but"),
         (lambda f: (f / "valid.de").write_text("nur eine Zeile\n"), 3, "valid.en has 20 lines, but"),
-        (lambda f: (f / "valid.de").unlink(), 3, "valid.de: not found (the valid data)."),
+        (lambda f: (f / "valid.de").unlink(), 3, "valid.de: not found (valid split)."),
         (lambda f: (f / "train.de").write_bytes(b"\xff\n" * 300), 3, "train.de:1: not UTF-8"),
         (
             lambda f: [(f / name).write_text("") for name in ("train.en", "train.de")],
             3,
-            "train.en: has no lines (the train data).",
+            "train.en: has no lines (train split).",
         ),
         (
             lambda f: [(f / "data").mkdir(), (f / "data" / "mine").touch()],

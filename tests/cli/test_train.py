@@ -128,7 +128,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(data: Path, 
     content[-5] ^= 1
     path.write_bytes(content)
     result = train(data, tmp_path / "run")
-    assert "step_000015/model.safetensors is damaged; trying the checkpoint before it." in result.stderr
+    assert "step_000015/model.safetensors is damaged; trying the previous checkpoint." in result.stderr
     assert "Resumed from step 10." in result.stderr
     assert (tmp_path / "run" / "model" / "model.safetensors").read_bytes() == (
         straight / "model" / "model.safetensors"
@@ -152,7 +152,7 @@ def test_average(straight: Path) -> None:
     [
         ([], "Give either --last K or --steps a,b,c."),
         (["--last", "99"], "--last must be at most"),
-        (["--steps", "3"], "No checkpoint of step 3; available: 5,"),
+        (["--steps", "3"], "No checkpoint at step 3; available: 5,"),
         (["--steps", "x"], "--steps must be comma-separated numbers, but is `x` instead."),
     ],
 )
@@ -264,7 +264,7 @@ def test_fine_tuning_starts_from_another_model(data: Path, straight: Path, tmp_p
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--data", "nowhere"], 3, "nowhere: is not a finished data folder; `lamina prepare` makes one."),
+        (["--data", "nowhere"], 3, "nowhere: is not a finished data folder; create one with `lamina prepare`."),
         (["--out", "/proc/run"], 3, "/proc/run: cannot be written"),
         (["--set", "train.sed=1"], 2, "--set  train.sed: not an option. Did you mean `seed`?"),
     ],
@@ -318,7 +318,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(data: Path, straight: Path, t
     arguments = command(data, tmp_path / "run")[3:]
     result = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 3, result.stderr
-    assert "What was there before is unchanged." in result.stderr
+    assert "The previous content is unchanged." in result.stderr
     assert "Traceback" not in result.stderr
     assert train(data, tmp_path / "run").returncode == 0
     assert metrics(tmp_path / "run")[-1] == metrics(straight)[-1]

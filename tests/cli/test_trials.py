@@ -70,7 +70,7 @@ TRIALS = [
     Trial("lower-case words", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --lowercase --subwords none "
           "--out {tmp}/o", 2, "--lowercase needs --subwords sentencepiece", text("a")),
     Trial("text-from and langs", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --text-from {run} "
-          "--langs en de --out {tmp}/o", 2, "--text-from brings its own text pipeline", text("a")),
+          "--langs en de --out {tmp}/o", 2, "--text-from provides the text pipeline", text("a")),
     # recipes
     Trial("override not YAML", "train {recipe} --data {data} --out {tmp}/r --set train.lr=[1,2", 2,
           "--set train.lr: not YAML:"),
@@ -89,7 +89,7 @@ TRIALS = [
     Trial("out of a recipe's folder", "train {tmp}/recipe.yaml --data {data} --out {tmp}", 2,
           "contains files, but is not a run. Choose another --out.", text("recipe.yaml", "system: msc\n")),
     # text
-    Trial("truncated zst", "translate {run} --input {tmp}/a.zst", 3, "a.zst: damaged, or not in the format of its suffix",
+    Trial("truncated zst", "translate {run} --input {tmp}/a.zst", 3, "a.zst: damaged, or not in the format that its suffix indicates",
           raw("a.zst", zstandard.compress(b"A dog runs.\n" * 4000)[:-9])),
     Trial("truncated gz", "translate {run} --input {tmp}/a.gz", 3, "a.gz: damaged",
           raw("a.gz", gzip.compress(b"A dog runs.\n" * 4000)[:-9])),
@@ -101,7 +101,7 @@ TRIALS = [
     Trial("nested arrays", PREPARE, 3, "x.jsonl:1: not JSON", pairs("[" * 100_000)),
     Trial("numbers for text", PREPARE, 3, "x.jsonl:1: field `src` must be text, but is int", pairs('{"src": 1, "tgt": "a"}')),
     Trial("empty validation", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/b {tmp}/b --out {tmp}/o", 3,
-          "b: has no lines (the valid data).", both(text("a"), text("b", ""))),
+          "b: has no lines (valid split).", both(text("a"), text("b", ""))),
     Trial("empty test in compare", "compare {run} {run} --test {tmp}/b {tmp}/b", 3, "b: has no lines.", text("b", "")),
     Trial("empty test in eval", "eval {run} --test {tmp}/b {tmp}/b", 3, "b: has no lines.", text("b", "")),
     Trial("unequal lengths", "eval {run} --test {tmp}/a {tmp}/b", 3, "has 1 lines, but", both(text("a"), text("b", "x\ny\n"))),
@@ -186,9 +186,9 @@ TRIALS = [
     Trial("average of nothing", "average {tmp} --last 1", 3, "contains no checkpoints; is it a run folder?"),
     Trial("average of words", "average {run} --steps x", 2, "--steps must be comma-separated numbers"),
     Trial("codes of the future", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --bpe-codes {tmp}/c --out {tmp}/o", 3,
-          "c: not codes of subword-nmt: unknown version.", both(text("a"), text("c", "#version: 7.5\na b</w>\n"))),
+          "c: not a subword-nmt codes file: unknown version.", both(text("a"), text("c", "#version: 7.5\na b</w>\n"))),
     Trial("bad codes", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --bpe-codes {tmp}/c --out {tmp}/o", 3,
-          "c: not codes of subword-nmt", both(text("a"), text("c", "not merges at all\n"))),
+          "c: not a subword-nmt codes file", both(text("a"), text("c", "not merges at all\n"))),
     Trial("plan of a failure, and my files", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/o", 2,
           "is not empty and contains no prepared data", both(text("a"), lambda tmp: (tmp / "o" / "train").mkdir(parents=True),
           text("o/failed-plan.json", "{}"), text("o/train/mine"))),
@@ -199,7 +199,7 @@ TRIALS = [
     Trial("shard 3/2", "translate {run} --shard 3/2 --input {tmp}/a --output {tmp}/o", 2, "--shard must be I/N", text("a")),
     Trial("shard of stdin", "translate {run} --shard 1/2 --output {tmp}/o", 2, "--shard needs --input FILE and --output DIR."),
     Trial("shard into a file", "translate {run} --shard 1/2 --input {tmp}/a --output {tmp}/a", 2, "a: is a file; with --shard", text("a")),
-    Trial("shards of no cluster", "translate {run} --shards 4 --input {tmp}/a --output {tmp}/o", 2, "--shards needs --cluster", text("a")),
+    Trial("shards of no cluster", "translate {run} --shards 4 --input {tmp}/a --output {tmp}/o", 2, "Use --cluster and --shards N together", text("a")),
     Trial("a document of no text", "translate {run} --format-in html --input {tmp}/a", 3, "a: not UTF-8 at byte 2.", raw("a", b"ab\xff")),
     Trial("a document as jsonl", "translate {run} --format-in srt --format jsonl", 2, "--format-in writes the document"),
     Trial("a document by prefix", "translate {run} --format-in html --prefix {tmp}/a", 2, "--format-in writes the document", text("a")),

@@ -173,7 +173,7 @@ def test_fine_tuning_and_round_trip(place: Path) -> None:
         ("config.json", {"normalize_before": True}, 2, "normalize_before must be False, but is True instead."),
         ("config.json", {"d_model": None}, 3, "d_model must be a whole number, but is None instead."),
         ("vocab.json", None, 3, "vocab.json: not found;"),
-        ("vocab.json", {"dog": [7]}, 3, "vocab.json: must number 400 symbols from 0."),
+        ("vocab.json", {"dog": [7]}, 3, "vocab.json: must map 400 symbols to consecutive ids from 0."),
         ("source.spm", None, 3, "source.spm: cannot be read (No such file or directory)."),
         ("model.safetensors", None, 3, "has neither model.safetensors nor pytorch_model.bin."),
     ],

@@ -46,7 +46,7 @@ def test_invalid_utf8_is_named_by_file_and_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.gz", b"not gzip", "a.gz: damaged, or not in the format of its suffix"),
+        ("a.gz", b"not gzip", "a.gz: damaged, or not in the format that its suffix indicates"),
         ("a.gz", gzip.compress(b"text\n" * 1000)[:-9], "a.gz: damaged"),
         ("a.zst", b"not zstd", "a.zst: damaged"),
     ],

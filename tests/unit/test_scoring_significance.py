@@ -107,7 +107,7 @@ def test_the_null_hypothesis_is_rarely_rejected() -> None:
 
 def test_a_single_output_has_an_interval_and_every_output_a_name() -> None:
     assert all(row.difference is None and row.interval.low < row.score < row.interval.high for row in compare(GOOD))
-    with pytest.raises(UsageError, match=r"^Every output must have a name, but there are 1 and 2\.$"):
+    with pytest.raises(UsageError, match=r"^There must be one name per output \(outputs: 1, names: 2\)\.$"):
         compare_outputs(["one", "other"], [GOOD], GOLD)
 
 

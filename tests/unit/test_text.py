@@ -109,7 +109,7 @@ def test_learning_twice_gives_the_same_model() -> None:
 
 def test_the_vocabulary_size_is_an_upper_limit() -> None:
     assert len(make_pipeline("sentencepiece", ("a", "b"), False, {"subwords.model": PIECES}).source.vocabulary) < 400
-    with pytest.raises(UsageError, match="--vocab-size must be larger: 100 pieces cannot hold"):
+    with pytest.raises(UsageError, match="--vocab-size must be larger: 100 subwords cannot cover"):
         learn_sentencepiece(TEXT, 100)
     assert len(count_vocabulary(words(), 10)) == 10
 

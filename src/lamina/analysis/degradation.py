@@ -45,7 +45,7 @@ def analyze_degradation(runs: Sequence[Path], data: Path, sentences: int = 500, 
     ]
     head = ("run", "encoder", "layers", "pairs", "BLEU", "loss")
     content = {"sentences": sentences, "runs": [dict(zip(head, row, strict=True)) for row in rows]}
-    return Finding("degradation", "Scores against depth", READING, pictures, head, rows, content)
+    return Finding("degradation", "Scores by depth", READING, pictures, head, rows, content)
 
 
 def family(encoder: str, norm: str) -> str:

@@ -111,9 +111,7 @@ def verdict(series: Sequence[Bars]) -> str:
     if len(series) == 1:
         return f"{first.name}: {first.values[0]:.1f} BLEU on simple, {first.values[-1]:.1f} on challenging sentences"
     gains = [b - a for a, b in zip(first.values, last.values, strict=True)]
-    return (
-        f"{last.name} against {first.name}: {gains[0]:+.1f} BLEU on simple, {gains[-1]:+.1f} on challenging sentences"
-    )
+    return f"{last.name} vs. {first.name}: {gains[0]:+.1f} BLEU on simple, {gains[-1]:+.1f} on challenging sentences"
 
 
 def write_parts(folder: Path, parts: Sequence[Sequence[int]], sources: Sequence[str], targets: Sequence[str]) -> None:

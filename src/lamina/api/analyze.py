@@ -108,7 +108,7 @@ def difficulty(runs: Runs, test: TestSet, *, checkpoints: int = 5) -> Finding:
 
 
 def degradation(runs: Runs, data: StrPath, *, sentences: int = 500, seed: int = 1) -> Finding:
-    """BLEU and loss on training and validation pairs against depth (Wei et al. 2020, Figure 2).
+    """BLEU and loss on training and validation pairs by depth (Wei et al. 2020, Figure 2).
 
     Example:
         >>> finding = lamina.analyze.degradation(["runs/first", "runs/second"], "data", sentences=5)

@@ -209,7 +209,7 @@ def run_jobs(
     except KeyboardInterrupt:
         for made in running.values():
             made.cancel()
-        raise StoppedError("Stopped, along with its jobs; rerun the same command to resume.", 130) from None
+        raise StoppedError("Stopped, and its jobs cancelled; rerun the same command to resume.", 130) from None
     except JobError:
         for handle in running.values():
             handle.cancel()

@@ -43,7 +43,7 @@ def open_bytes(path: Path | None) -> Iterator[IO[bytes]]:
     except IsADirectoryError as error:
         raise DataError(f"{name}: is a folder, not a file.") from error
     except (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError) as error:
-        raise DataError(f"{name}: damaged, or not in the format of its suffix ({error}).") from error
+        raise DataError(f"{name}: damaged, or not in the format that its suffix indicates ({error}).") from error
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror}).") from error
 

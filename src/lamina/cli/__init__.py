@@ -95,7 +95,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
 ) -> None:
-    """Train, understand and serve sequence-to-sequence models whose decoder can read every encoder layer.
+    """Train, analyse and serve sequence-to-sequence models whose decoder can read every encoder layer.
 
     [bold]Examples[/bold]
 

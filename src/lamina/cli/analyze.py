@@ -60,7 +60,7 @@ def degradation(
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """BLEU and loss on training and validation pairs against depth (Wei et al. 2020, Figure 2).
+    """BLEU and loss on training and validation pairs by depth (Wei et al. 2020, Figure 2).
 
     [bold]Example[/bold]
 

@@ -36,7 +36,7 @@ def bench_train(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a recipe value; repeatable.")
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Timed updates (2 warm-up).")] = 20,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Number of timed updates, after 2 for warm-up.")] = 20,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -102,7 +102,7 @@ def bench_prepare(
         int, typer.Option("--repeats", min=1, help="Interleaved repetitions; the median is reported.")
     ] = 3,
 ) -> None:
-    """Measure encoding against SentencePiece alone, batch loading against training, and the share of padding.
+    """Compare encoding with SentencePiece alone and batch loading with training; measure the share of padding.
 
     [bold]Example[/bold]
 

@@ -22,7 +22,7 @@ def distill(
     valid: Annotated[tuple[Path, Path], typer.Option("--valid", metavar="SRC TGT", help="Validation pairs.")],
     out: Annotated[Path, typer.Option("--out", help="Run folder of the student.")],
     target: Annotated[
-        list[Path] | None, typer.Option("--target", help="References for --source, mixed in; repeatable.")
+        list[Path] | None, typer.Option("--target", help="References for --source, also used for training; repeatable.")
     ] = None,
     test: Annotated[
         tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Test pairs for the report.")

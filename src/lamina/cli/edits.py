@@ -21,7 +21,8 @@ def edits(
     source: Annotated[Path, typer.Option("--source", help="Uncorrected text, one tokenised sentence per line.")],
     hypothesis: Annotated[Path, typer.Option("--hyp", help="Corrected text, parallel to --source.")],
     form: Annotated[
-        Literal["m2", "diff", "jsonl"], typer.Option("--format", help="`diff` is for people; coloured on a terminal.")
+        Literal["m2", "diff", "jsonl"],
+        typer.Option("--format", help="`diff` is human-readable, with colours on a terminal."),
     ] = "m2",
     output: Annotated[Path | None, typer.Option("--output", help="Output file.", show_default="stdout")] = None,
     force: Force = False,

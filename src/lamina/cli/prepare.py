@@ -38,7 +38,7 @@ def prepare(
     test_m2: Annotated[Path | None, typer.Option("--test-m2", help="Test text with corrections.")] = None,
     annotator: Annotated[
         int | None,
-        typer.Option("--annotator", min=0, help="Annotator of .m2 files whose corrections to use.", show_default="all"),
+        typer.Option("--annotator", min=0, help="Use only this annotator's corrections (.m2).", show_default="all"),
     ] = None,
     fields: Annotated[
         tuple[str, str] | None,
@@ -49,7 +49,7 @@ def prepare(
         typer.Option("--line-breaks", help="Replace line breaks inside .jsonl fields with a space or the symbol ⏎."),
     ] = "space",
     sentences: Annotated[
-        bool, typer.Option("--sentences", help="Keep sentence boundaries in the source (for encoder hierarchical).")
+        bool, typer.Option("--sentences", help="Keep sentence boundaries in the source (for the hierarchical encoder).")
     ] = False,
     max_source: Annotated[
         int | None, typer.Option("--max-source", min=2, help="Truncate sources to this many subwords.")

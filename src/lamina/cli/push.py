@@ -14,7 +14,7 @@ def push(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Run, model or export folder.")],
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository; created if it does not exist.")],
     license_id: Annotated[
-        str, typer.Option("--license", help="License of the weights, as a Hub identifier.")
+        str, typer.Option("--license", help="Licence of the weights, as a Hub identifier.")
     ] = "other",
     metrics: Annotated[
         Path | None, typer.Option("--metrics", help="Output of `lamina eval --json`, for the model card.")

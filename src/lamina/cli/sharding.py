@@ -47,7 +47,7 @@ def make_shards(
     from lamina.translation.shards import InputPart
 
     if cluster is None or shards is None or shard is not None:
-        raise UsageError("--cluster needs --shards N, and --shards needs --cluster; --shard is for one part.")
+        raise UsageError("Use --cluster and --shards N together, without --shard, which is for a single part.")
     require_files(input_file, output)
     return [InputPart(number, shards) for number in range(1, shards + 1)]
 

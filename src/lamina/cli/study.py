@@ -16,7 +16,7 @@ from lamina.errors import UsageError
 def study(
     file: Annotated[Path, typer.Argument(metavar="STUDY", help="Study file (YAML).")],
     out: Annotated[Path | None, typer.Option("--out", help="Output folder.", show_default="studies/NAME")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of trainings to run in parallel.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of runs to train in parallel.")] = 1,
     cluster: OnCluster = None,
     cluster_options: ClusterOptions = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only the table.")] = False,

@@ -100,13 +100,13 @@ def print_systems() -> None:
     for name, system in SYSTEMS.items():
         choices = {"attention": "self", **system.decoder}
         wired, tied = choices.get("wiring") == "dlcl", choices.get("tie_encoder")
-        decoder = f"{choices['attention']}{', wired as dlcl' if wired else ''}{', tied' if tied else ''}"
+        decoder = f"{choices['attention']}{', dlcl wiring' if wired else ''}{', tied' if tied else ''}"
         authors = re.split("[,:]", system.paper)[0]
         rows.append((name, system.encoder, system.bridge, system.head, decoder, system.norm, authors))
     print_columns(rows)
     print(
-        "\nAny encoder × bridge × head combines, but bridge `collaborative` needs encoder `msc`, and the depths of\n"
-        "encoder and decoder must fit for `layerwise`, `blocks` and `msc`. Next: lamina systems msc-72"
+        "\nAny encoder, bridge and head can be combined, but bridge `collaborative` needs encoder `msc`, and the\n"
+        "depths of encoder and decoder must match for `layerwise`, `blocks` and `msc`. Next: lamina systems msc-72"
     )
 
 

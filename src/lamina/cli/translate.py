@@ -84,7 +84,7 @@ def translate(
         FormatIn | None,
         typer.Option(
             "--format-in",
-            help="Translate a whole document by sentence; keeps layout and markup.",
+            help="Translate a whole document sentence by sentence, keeping layout and markup.",
             show_default="lines",
         ),
     ] = None,

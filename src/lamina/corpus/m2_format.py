@@ -55,7 +55,7 @@ def stream_m2(lines: Iterable[str], name: str = "m2") -> Iterator[Annotated]:
         elif line.startswith("A ") and sentence is not None:
             add_edit(sentence, line, f"{name}:{number}")
         elif line.strip():
-            raise DataError(f"{name}:{number}: must be an S line, an A line of a sentence or empty.")
+            raise DataError(f"{name}:{number}: must be an S line, an A line that follows an S line, or empty.")
     if sentence is not None:
         yield sentence
 

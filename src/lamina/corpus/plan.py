@@ -50,11 +50,11 @@ class Plan:
         if self.bpe_codes is not None and self.subwords != "bpe":
             raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
         if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
-            raise UsageError("--text-from brings its own subwords: omit --vocab-size and --bpe-codes.")
+            raise UsageError("--text-from provides the subwords: omit --vocab-size and --bpe-codes.")
         own = self.separate_vocab or self.lowercase or self.subwords != "sentencepiece" or self.languages
         if self.text_from is not None and own:
             raise UsageError(
-                "--text-from brings its own text pipeline: omit --subwords, --separate-vocab, --lowercase and --langs."
+                "--text-from provides the text pipeline: omit --subwords, --separate-vocab, --lowercase and --langs."
             )
         if self.lowercase and self.subwords != "sentencepiece":
             raise UsageError(
@@ -65,9 +65,9 @@ class Plan:
         for split, source in self.splits().items():
             for path in source.paths:
                 if path.is_dir():
-                    raise DataError(f"{path}: is a folder, not a file (the {split} data).")
+                    raise DataError(f"{path}: is a folder, not a file ({split} split).")
                 if not path.exists():
-                    raise DataError(f"{path}: not found (the {split} data).")
+                    raise DataError(f"{path}: not found ({split} split).")
                 if not path.is_file():
                     raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs more than once.")
 

@@ -47,7 +47,7 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
         raise DataError(f"{out}: cannot be written ({error.strerror}).") from error
     description = json.loads(json.dumps(plan.describe()))
     check_folder(out, description)
-    with locked(out / LOCK, f"{out}: another process is preparing data here."):
+    with locked(out / LOCK, f"{out}: another process is preparing data in this folder."):
         try:
             if begin(out, description):
                 run_stages(plan, out, description, workers, progress)
@@ -68,7 +68,7 @@ def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int,
     """Run every stage that is not finished yet."""
     cleaning = clean(with_progress(plan.train.pairs(), "reading", None, progress), plan.filters)
     if not len(cleaning.keep):
-        raise DataError(f"{plan.train.paths[0]}: has no lines (the train data).")
+        raise DataError(f"{plan.train.paths[0]}: has no lines (train split).")
     if cleaning.kept == 0:
         raise DataError(f"All {len(cleaning.keep):,} training pairs were dropped: {summary(cleaning)}.")
     pipeline = learn_text(plan, cleaning, out, workers, progress)
@@ -78,7 +78,7 @@ def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int,
         pairs = with_progress(select(source.pairs(), keep), f"encoding {split}", total, progress)
         write_split(pairs, pipeline, out, split, workers)
         if not (out / split / "00000").is_dir():
-            raise DataError(f"{source.paths[0]}: has no lines (the {split} data).")
+            raise DataError(f"{source.paths[0]}: has no lines ({split} split).")
     finish(plan, out, description, cleaning, pipeline)
 
 

@@ -31,7 +31,7 @@ class PreparedData:
         self.folder = Path(folder)
         path = self.folder / META
         if not path.exists():
-            raise DataError(f"{self.folder}: is not a finished data folder; `lamina prepare` makes one.")
+            raise DataError(f"{self.folder}: is not a finished data folder; create one with `lamina prepare`.")
         self.meta = read_json(path)
         if self.meta.get("format") != FORMAT:
             raise DataError(f"{path}: format must be {FORMAT}, but is {self.meta.get('format')} instead.")

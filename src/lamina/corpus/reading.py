@@ -90,7 +90,7 @@ class OneFile:
             raise DataError(f"{where}: field `{name}` must be text, but is {type(record[name]).__name__} instead.")
         text = str(record[name])
         if any("\ud800" <= character <= "\udfff" for character in text):
-            raise DataError(f"{where}: field `{name}` contains a lone surrogate, which is not text.")
+            raise DataError(f"{where}: field `{name}` contains a lone surrogate, which is not valid Unicode text.")
         return text.replace("\r\n", "\n").replace("\n", self.line_break)
 
 

@@ -207,7 +207,7 @@ class Engine:
         return code
 
     def __reduce__(self) -> Any:
-        raise TypeError("An engine is full of addresses; make another one where it is needed.")
+        raise TypeError("An Engine holds memory addresses and cannot be pickled; create one in each process.")
 
 
 def check_ids(name: str, tokens: Int64, vocabulary: int) -> None:

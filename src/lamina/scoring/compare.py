@@ -106,9 +106,7 @@ def compare_outputs(
 ) -> list[Row]:
     """One row per metric and output; the first output is the baseline. `samples` is 1000 (randomisation: 10000)."""
     if not names or len(names) != len(hypotheses):
-        raise UsageError(
-            f"Every output must have a name, but there are {len(hypotheses)} outputs and {len(names)} names."
-        )
+        raise UsageError(f"There must be one name per output (outputs: {len(hypotheses)}, names: {len(names)}).")
     rows = []
     for metric in build_metrics(metrics, gold):
         statistics = [measure(metric, each) for each in hypotheses]

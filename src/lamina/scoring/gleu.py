@@ -38,7 +38,7 @@ class Gleu:
 
     def __init__(self, gold: Gold) -> None:
         if gold.source is None:
-            raise UsageError("GLEU also reads the uncorrected text: give it with --source.")
+            raise UsageError("GLEU also needs the uncorrected text: give it with --source.")
         self.sentences = len(gold.references[0])
         self._lowercase = gold.lowercase
         self._sources = [self._count(line) for line in gold.source]

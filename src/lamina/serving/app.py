@@ -68,7 +68,7 @@ def make_app(service: Service) -> Application:
     app = FastAPI(
         title="Lamina",
         version=__version__,
-        description="Translation with fused layers.",
+        description="Translation with layer fusion.",
         docs_url=None,
         redoc_url=None,
     )
@@ -106,7 +106,7 @@ def add_translation(app: FastAPI, service: Service) -> None:
         summary="Translate texts",
     )
     async def translate(request: Request) -> Response:
-        """Texts, lines or whole documents; one answer for all."""
+        """Translate texts, lines or whole documents, with one response for all."""
         asked = parse(await request.body())
         log_texts(service.options, request, asked)
         answer = await finish_job(service, service.submit(asked), request)
@@ -119,7 +119,7 @@ def add_translation(app: FastAPI, service: Service) -> None:
         summary="Translate texts, streaming by sentence",
     )
     async def stream(request: Request) -> Response:
-        """Server-sent events: `sentence` as each is done, then `done` with the whole answer, or `error`.
+        """Server-sent events: `sentence` as each one is finished, then `done` with the complete response, or `error`.
 
         A single text may be as long as an uploaded file.
         """
@@ -131,7 +131,7 @@ def add_translation(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/models", responses={200: {"model": ModelsResponse}}, summary="List models")
     async def models() -> Response:
-        """Names, languages, systems, tasks and sizes."""
+        """The name, languages, system, task and size of each model."""
         return as_json({"models": service.models})
 
 
@@ -147,26 +147,26 @@ async def events(found: AsyncIterator[tuple[str, dict[str, Any]]]) -> AsyncItera
 def add_operation(app: FastAPI, service: Service) -> None:
     """Routes for monitoring and operation."""
 
-    @app.get("/health", summary="Alive")
+    @app.get("/health", summary="Health check")
     async def health() -> Response:
-        """200 as long as the server answers at all."""
+        """200 while the server is running."""
         return as_json({"status": "ok"})
 
-    @app.get("/ready", summary="Ready")
+    @app.get("/ready", summary="Readiness check")
     async def ready() -> Response:
-        """200 once the models are loaded and warm; 503 before, and while a worker is replaced."""
+        """200 once the models are loaded and warmed up; 503 before that and while a worker is being replaced."""
         if service.supervisor.current is None or service.supervisor.stopping:
             raise Refusal(503, "not_ready", "The models are loading.", retry_after=2)
         return as_json({"status": "ready"})
 
-    @app.get("/metrics", summary="Prometheus")
+    @app.get("/metrics", summary="Prometheus metrics")
     async def metrics() -> Response:
         """Counters in Prometheus' text format."""
         return Response(service.scheduler.metrics.render(), media_type="text/plain; version=0.0.4")
 
     @app.post("/admin/reload", summary="Reload the models")
     async def reload(request: Request) -> Response:
-        """Only from this machine. The old models answer requests until the new ones are ready."""
+        """Accepted from this machine only. The old models serve requests until the new ones are ready."""
         forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
         if request.client is None or request.client.host not in LOOPBACK or forwarded:
             raise Refusal(404, "not_found", "Not found.")
@@ -174,7 +174,7 @@ def add_operation(app: FastAPI, service: Service) -> None:
             await service.supervisor.reload()
         except Exception as error:
             log.error("reload failed: %s", error)
-            raise Refusal(503, "reload_failed", "The models could not be loaded; keeping the old ones.") from None
+            raise Refusal(503, "reload_failed", "The new models could not be loaded; keeping the old ones.") from None
         return as_json({"status": "reloaded"})
 
 

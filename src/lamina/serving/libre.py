@@ -61,7 +61,7 @@ def add_texts(app: FastAPI, service: Service) -> None:
 
     @app.post("/translate", summary="Translate (LibreTranslate)")
     async def translate(request: Request) -> Response:
-        """`q`, `source`, `target`, `format`, `alternatives`, `api_key`; JSON or a form."""
+        """Parameters: `q`, `source`, `target`, `format`, `alternatives`, `api_key`, as JSON or as a form."""
         form = await form_of(request)
         texts, many = texts_of(form)
         detected, model = await choose_model(service, form, texts[0] if texts else "")
@@ -87,7 +87,7 @@ def add_files(app: FastAPI, service: Service, downloads: Downloads) -> None:
 
     @app.post("/translate_file", summary="Translate a file (LibreTranslate)")
     async def translate_file(request: Request) -> Response:
-        """`file`, `source`, `target`, `api_key`; .txt, .html, .srt or .vtt in UTF-8."""
+        """Parameters: `file` (.txt, .html, .srt or .vtt, in UTF-8), `source`, `target`, `api_key`."""
         form = await form_of(request)
         upload = form.uploads.get("file")
         if upload is None:
@@ -120,7 +120,7 @@ def add_languages(app: FastAPI, service: Service) -> None:
 
     @app.post("/detect", summary="Detect a language (LibreTranslate)")
     async def detect(request: Request) -> Response:
-        """Detect which of the source languages `q` is in."""
+        """Detect the language of `q` among the source languages."""
         form = await form_of(request)
         texts, many = texts_of(form)
         found = [await detect_language(service, text) for text in texts[: service.options.max_texts]]
@@ -165,7 +165,7 @@ def texts_of(form: Form) -> tuple[list[str], bool]:
         return [given], False
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given, True
-    raise Refusal(400, "invalid", "Invalid request: missing q parameter, a text or a list of texts")
+    raise Refusal(400, "invalid", "Invalid request: missing q parameter (a text or a list of texts)")
 
 
 def number_of(form: Form, name: str) -> int:

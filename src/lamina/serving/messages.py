@@ -26,9 +26,7 @@ class TranslateRequest(BaseModel):
     ] = None
     format: Annotated[
         Format | None,
-        Field(
-            description="Document format: split into sentences, keep layout and markup; null translates line by line."
-        ),
+        Field(description="Document format; layout and markup are kept. null translates line by line."),
     ] = None
     details: Annotated[
         bool, Field(description="Include attention, layer weights, gates and more for each sentence.")
@@ -36,14 +34,14 @@ class TranslateRequest(BaseModel):
 
 
 class Candidate(BaseModel):
-    """One translation of several."""
+    """One of several candidate translations."""
 
     text: str
     score: float
 
 
 class SentenceResult(BaseModel):
-    """One sentence; `score` is log_prob / (length incl. eos)^lenpen. With `details` there is more."""
+    """One sentence; `score` is log_prob / (length incl. eos)^lenpen. `details` adds more fields."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -98,6 +96,6 @@ class ErrorBody(BaseModel):
 
 
 class ErrorResponse(BaseModel):
-    """Every answer of `/v1` that is not 200."""
+    """Every response of `/v1` with a status other than 200."""
 
     error: ErrorBody

@@ -35,7 +35,7 @@ def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "be
         if not path.exists():
             raise DataError(f"{path}: not found.")
         if is_onnx_folder(path):
-            raise DataError(f"{path}: is an ONNX export, which only translates; use the run that it came from.")
+            raise DataError(f"{path}: is an ONNX export, which can only translate; use the exported run.")
         if not is_model_folder(path / "model"):
             raise DataError(f"{path}: is neither a run with a model nor a model folder.")
     return checkpoints.path(checkpoints.find(checkpoint))

@@ -63,7 +63,7 @@ def write_model_folder(
             (partial / WEIGHTS).chmod((partial / CONFIG).stat().st_mode)  # else readable by the owner only
     except (OSError, RuntimeError, safetensors.SafetensorError) as error:  # libraries report a full disk differently
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise DataError(f"{folder}: cannot be written ({reason}). What was there before is unchanged.") from error
+        raise DataError(f"{folder}: cannot be written ({reason}). The previous content is unchanged.") from error
 
 
 def model_card(model: Seq2Seq, origin: str) -> str:

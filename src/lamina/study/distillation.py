@@ -59,8 +59,8 @@ class Distillation:
     def check(self) -> None:
         """Raise unless all files exist and each source file has a target file, if any has."""
         if self.targets and len(self.targets) != len(self.sources):
-            counts = f"{len(self.targets)} and {len(self.sources)}"
-            raise UsageError(f"Give one --target per --source, but there are {counts}.")
+            counts = f"targets: {len(self.targets)}, sources: {len(self.sources)}"
+            raise UsageError(f"Give one --target per --source ({counts}).")
         for path in (*self.sources, *self.targets, *self.valid):
             if not path.is_file():
                 raise DataError(f"{path}: not found.")

@@ -210,10 +210,11 @@ def summarise(study: Study, results: Sequence[RunResult], tests: Mapping[str, Te
     tested = (
         "It is a t-test over seeds and test sentences together."
         if len(study.seeds) > 1
-        else "With one seed it is a paired bootstrap over test sentences, and another seed may give another result."
+        else "With one seed it is a paired bootstrap over test sentences, and another seed may give a different result."
     )
     averaged = f", the average of the last {study.average} checkpoints" if study.average else ""
-    reading = f"{study.steps:,} updates of every run{averaged}; difference and p are against {study.baseline}. {tested}"
+    relative = f"difference and p are relative to {study.baseline}"
+    reading = f"{study.steps:,} updates of every run{averaged}; {relative}. {tested}"
     return Finding("study", study.name, reading, [], head, cells, data)
 
 

@@ -121,9 +121,9 @@ def read_codes(codes: str, name: str = "bpe.codes") -> Any:
         with redirect_stderr(io.StringIO()):
             segmenter = BPE(io.StringIO(codes), separator=CONTINUED)
     except (SystemExit, ValueError, IndexError) as error:  # BPE exits on a malformed line
-        raise DataError(f"{name}: not codes of subword-nmt: a line must have two symbols.") from error
+        raise DataError(f"{name}: not a subword-nmt codes file: each line must have two symbols.") from error
     if segmenter.version not in ((0, 1), (0, 2)):
-        raise DataError(f"{name}: not codes of subword-nmt: unknown version.")
+        raise DataError(f"{name}: not a subword-nmt codes file: unknown version.")
     return segmenter
 
 
@@ -157,7 +157,7 @@ def learn_sentencepiece(
     except RuntimeError as error:
         if "smaller than required_chars" in str(error):
             raise UsageError(
-                f"--vocab-size must be larger: {vocab_size} pieces cannot hold every character of the text."
+                f"--vocab-size must be larger: {vocab_size} subwords cannot cover every character of the text."
             ) from error
         raise DataError(f"SentencePiece could not learn from the training text ({error}).") from error
     return written.getvalue()

@@ -46,5 +46,5 @@ def choose_steps(checkpoints: Checkpoints, last: int | None, steps: Sequence[int
         return saved[-last:]
     missing = [step for step in steps or () if step not in saved]
     if missing:
-        raise UsageError(f"No checkpoint of step {missing[0]}; available: {', '.join(map(str, saved))}.")
+        raise UsageError(f"No checkpoint at step {missing[0]}; available: {', '.join(map(str, saved))}.")
     return sorted(set(steps or ()))

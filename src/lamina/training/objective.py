@@ -74,8 +74,8 @@ def explain_memory(batch: TensorBatch, device: torch.device) -> Iterator[None]:
         sizes = " × ".join(str(size) for size in target.shape)
         raise LaminaError(
             f"Out of memory on {device} in a batch of {sizes} target tokens (sources up to {source.shape[1]}). Halve "
-            "train.batch_tokens and double train.accumulate (the result is the same), or set "
-            "train.gradient_checkpointing=true; then rerun the same command to resume."
+            "train.batch_tokens and double train.accumulate (the result is the same) and resume the run, or start a "
+            "new run with train.gradient_checkpointing=true."
         ) from error
 
 

@@ -27,7 +27,7 @@ def find_checkpoint(run: Run, say: Callable[[str], None]) -> int | None:
     for step, damage in run.checkpoints.newest_first():
         if damage is None:
             return step
-        say(f"{damage}; trying the checkpoint before it.")
+        say(f"{damage}; trying the previous checkpoint.")
     if run.checkpoints.steps() or (run.folder / "model").exists():
         raise DataError(
             f"{run.folder}: has no usable checkpoint to resume from. Restore "

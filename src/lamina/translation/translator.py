@@ -65,7 +65,7 @@ class Translator:
         if not self._models and self._load_models is not None:
             self._models = self._load_models()
         if not self._models:
-            raise UsageError("An ONNX export only translates; use the run or model folder that it was exported from.")
+            raise UsageError("An ONNX export can only translate; use the exported run or model folder.")
         return self._models
 
     @property

@@ -119,12 +119,12 @@ def read_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[tuple[str, ..
             f"{folder}: must start decoding with <pad>, and its vocabulary must have <pad>, </s> and <unk>."
         )
     if any(not isinstance(row, int) for row in ids.values()):
-        raise DataError(f"{folder / 'vocab.json'}: must number {config['vocab_size']} symbols from 0.")
+        raise DataError(f"{folder / 'vocab.json'}: must map {config['vocab_size']} symbols to consecutive ids from 0.")
     others = sorted((row, symbol) for symbol, row in ids.items() if symbol not in SPECIALS)
     symbols = (*SPECIALS, *(symbol for _, symbol in others))
     order = [*(int(rows[symbol]) for symbol in SPECIALS[BOS + 1 :]), *(row for row, _ in others)]
     if sorted(order) != list(range(config["vocab_size"])):
-        raise DataError(f"{folder / 'vocab.json'}: must number {config['vocab_size']} symbols from 0.")
+        raise DataError(f"{folder / 'vocab.json'}: must map {config['vocab_size']} symbols to consecutive ids from 0.")
     return symbols, order
 
 

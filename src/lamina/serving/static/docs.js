@@ -53,7 +53,7 @@ for (const [path, methods] of Object.entries(root.paths)) {
     }
     const answer = operation.responses?.["200"]?.content?.["application/json"]?.schema;
     const described = fields(answer, root);
-    if (described.length) box.append(make("h3", "Answer"), ...described);
+    if (described.length) box.append(make("h3", "Response"), ...described);
     const statuses = Object.keys(operation.responses || {}).filter((status) => status !== "200");
     if (statuses.length) box.append(make("p", `Errors: ${statuses.join(", ")}`, "about"));
     operations.push(box);

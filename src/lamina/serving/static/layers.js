@@ -74,11 +74,11 @@ function gates(sentence, word, attended) {
     const rows = encoder.map((gate, layer) => [`layer ${layer + 1}`, [mean(gate.slice(...source.tokens))]]);
     parts.push(table(`Encoder, at “${source.text}”`, [], rows, bar));
   }
-  const told = element("p", "1: a block's states; 0: its context.", { className: "about" });
+  const told = element("p", "1 = the block's states, 0 = its context.", { className: "about" });
   return panel("MSC gates", [told, element("div", parts, { className: "sides" })], "panel-gates");
 }
 
-// What two sides of a head would write by themselves, and whose share is what.
+// What each side of a head would predict alone, and the weight of each.
 function sides(title, id, [one, other], told, { decoder, source, gate }, first) {
   const list = (caption, choices) => {
     const made = element("table", [element("caption", caption)]);
@@ -103,11 +103,11 @@ const pointer = (sentence, word) => sides("Pointer: generated or copied", "panel
   ["Generated", "Copied"],
   (own, rest) => `Probability of generating: ${own}; of copying from the source: ${rest}.`, sentence.pointer, word.tokens[0]);
 
-// All panels for one word of a sentence that was asked for with `details`.
+// All panels for one word of a sentence that was requested with `details`.
 export function draw(place, about, sentence, word, model) {
   const weights = sourceWeights(sentence.attention, word.tokens, sentence.source_words);
   const attended = strongest(weights);
-  about.textContent = `For “${word.text}” of ${model}, probability ${
+  about.textContent = `“${word.text}” (${model}): probability ${
     Math.min(...sentence.probabilities.slice(...word.tokens)).toFixed(2)}.`;
   const panels = [attention(sentence, word)];
   if (sentence.layer_weights) panels.push(layerWeights(sentence, word));

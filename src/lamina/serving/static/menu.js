@@ -9,7 +9,7 @@ export function closeMenu() {
   finish = null;
 }
 
-// Show a menu below an element. `ask` gives its entries later; resolves with the chosen one, or null.
+// Show a menu below an element. `ask` returns a promise of its entries; resolves to the chosen one, or null.
 export function menuFor(anchor, ask) {
   closeMenu();
   const menu = place();

@@ -1,6 +1,6 @@
-// Words of a text: where they stand, how they differ, and what they attend to.
+// Words of a text: their positions, their differences, and what they attend to.
 
-// The places of parts in a text, in order; null for one that is not found.
+// Positions of parts in a text, in order; null for a part that is not found.
 export function locate(text, parts) {
   let position = 0;
   return parts.map((part) => {
@@ -42,7 +42,7 @@ export function edits(source, corrected) {
     i = a + 1;
     j = b + 1;
   }
-  return found.reduce((joined, part) => { // edits with nothing but a space between them are one
+  return found.reduce((joined, part) => { // join adjacent kept parts
     const last = joined.at(-1);
     if ("kept" in part && last && "kept" in last) last.kept += part.kept;
     else joined.push({ ...part });
