@@ -309,10 +309,7 @@ class Translator:
 
 
 def _in_order(
-    count: int,
-    batches: Iterable[Sequence[int]],
-    done: Iterable[Sequence[list[Hypothesis]]],
-    settings: SearchSettings,
+    count: int, batches: Iterable[Sequence[int]], done: Iterable[Sequence[list[Hypothesis]]], settings: SearchSettings
 ) -> list[list[Hypothesis]]:
     """Collect hypotheses by sentence number; sentences in no batch get an empty list."""
     results: list[list[Hypothesis]] = [[] for _ in range(count)]
