@@ -35,13 +35,16 @@ ua-gec() {
         --errors ua-gec-errors.yaml --force
     lamina prepare --train ua-gec.noisy.src ua-gec.noisy.tgt --valid ua-gec.dev.src ua-gec.dev.tgt \
         --text-from data/ua-gec --out data/ua-gec-noisy
-    for system in transformer surface-fusion pointer-generator; do # 4,000 updates each
-        train "ua-gec-$system" --data data/ua-gec --out "runs/ua-gec-$system-plain" --set train.edit_weight=1
+    for system in transformer surface-fusion pointer-generator; do # 2,000 updates each
+        train "ua-gec-$system" --data data/ua-gec --out "runs/ua-gec-$system-plain"
         train "ua-gec-$system" --data data/ua-gec-noisy --out "runs/ua-gec-$system-noisy" \
-            --set train.edit_weight=1 --set train.max_steps=2000
+            --set train.max_steps=1000
         train "ua-gec-$system" --data data/ua-gec --init-from "runs/ua-gec-$system-noisy" \
-            --set train.max_steps=2000 --set train.lr=1e-3 --set train.warmup=100
-        options+=("runs/ua-gec-$system-plain" "runs/ua-gec-$system")
+            --out "runs/ua-gec-$system-pretrained" --set train.max_steps=1000 --set train.lr=1e-3 --set train.warmup=100
+        train "ua-gec-$system" --data data/ua-gec --init-from "runs/ua-gec-$system-noisy" \
+            --out "runs/ua-gec-$system-pretrained-weighted" --set train.max_steps=1000 --set train.lr=1e-3 \
+            --set train.warmup=100 --set train.edit_weight=3
+        options+=("runs/ua-gec-$system-plain" "runs/ua-gec-$system-pretrained" "runs/ua-gec-$system-pretrained-weighted")
     done
     lamina compare "${options[@]}" --test ua-gec.test-part.m2 ua-gec.test-part.m2 --metric m2
 }
