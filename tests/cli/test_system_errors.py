@@ -158,7 +158,7 @@ def test_a_pipe_cannot_be_prepared(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     result = run_lamina("prepare", "--train", pipe, pipe, "--valid", pipe, pipe, "--out", tmp_path / "o")
-    message = f"lamina: {pipe}: is not a regular file; `prepare` reads its inputs several times.\n"
+    message = f"lamina: {pipe}: is not a regular file; `prepare` reads its inputs more than once.\n"
     assert (result.returncode, result.stderr) == (3, message)
 
 

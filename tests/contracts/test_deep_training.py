@@ -32,7 +32,7 @@ def norms_by_name(model: Seq2Seq) -> list[float]:
     ("system", "layers"),
     [
         pytest.param("msc", 12, marks=pytest.mark.slow),
-        ("msc", 6),
+        pytest.param("msc", 6, marks=pytest.mark.slow),
         pytest.param("msc", 72, marks=pytest.mark.slow),
         pytest.param("transformer", 36, marks=pytest.mark.slow),
     ],

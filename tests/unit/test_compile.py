@@ -19,7 +19,7 @@ if shutil.which("gcc") is None and shutil.which("g++") is None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "system",
-    ["msc", *(pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "dlcl", "surface-fusion"))],
+    ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("msc", "dlcl", "surface-fusion"))],
 )
 def test_the_loss_is_one_graph(system: str) -> None:
     """`fullgraph` raises on a graph break; gradients equal those of eager mode."""

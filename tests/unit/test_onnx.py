@@ -223,7 +223,7 @@ def damage(folder: Path, tmp_path: Path, name: str, content: bytes | None) -> Pa
     [
         ("decoder.onnx", b"nonsense", "damaged (SHA-256 does not match onnx.json)."),
         ("decoder.onnx", None, "not found, but onnx.json lists it."),
-        ("text.json", b"{}", "damaged (its SHA-256 differs from the one in onnx.json)."),
+        ("text.json", b"{}", "damaged (SHA-256 does not match onnx.json)."),
         ("onnx.json", b"{", "not JSON ("),
         ("onnx.json", b"{}", "format: is required. Export the model again."),
     ],
@@ -239,7 +239,7 @@ def test_damage_is_named(folder: Path, tmp_path: Path, name: str, content: bytes
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("decoder.onnx", b"nonsense", "damaged (its SHA-256 differs from the one in onnx.json).\n"),
+        ("decoder.onnx", b"nonsense", "damaged (SHA-256 does not match onnx.json).\n"),
         ("vocabulary.target.txt", None, "not found, but onnx.json lists it.\n"),
         ("onnx.json", b"{", "cannot be read (Expecting property name"),
         ("onnx.json", b"{}", "cannot be read ('sha256').\n"),

@@ -43,5 +43,5 @@ def test_only_comparable_training_losses_share_a_chart() -> None:
         Records(Path("hard"), [{"kind": "valid", "step": 1, "normalised_nll": 2.0}]),
     )
     assert list(comparable({"plain": plain, "hard": hard})) == ["plain"]
-    assert "Without hard" in training_caption({"plain": plain, "hard": hard})
+    assert "hard not shown" in training_caption({"plain": plain, "hard": hard})
     assert list(comparable({"hard": hard})) == ["hard"]

@@ -14,16 +14,7 @@ import numpy as np
 from lamina.engine.machine import BOTH, COUNT, OWN, PLACE, POSITION, SOURCE, START, TOKEN, Rows, execute
 from lamina.engine.operations import HIDDEN, Floats, Int32, Int64, f32
 from lamina.engine.products import compiled
-from lamina.engine.vectors import (
-    BYTES,
-    LANES,
-    lanes_above,
-    load,
-    load_float,
-    lowest_bit,
-    splat,
-    store_float,
-)
+from lamina.engine.vectors import BYTES, LANES, lanes_above, load, load_float, lowest_bit, splat, store_float
 from lamina.search import rules
 from lamina.text.vocabulary import BOS, EOS, PAD
 

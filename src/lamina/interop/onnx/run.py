@@ -259,7 +259,7 @@ def read_description(folder: Path) -> dict[str, Any]:
         if not file.is_file():
             fail(f"{file}: not found, but onnx.json lists it.")
         if hashlib.sha256(file.read_bytes()).hexdigest() != expected:
-            fail(f"{file}: damaged (its SHA-256 differs from the one in onnx.json).")
+            fail(f"{file}: damaged (SHA-256 does not match onnx.json).")
     return about
 
 
