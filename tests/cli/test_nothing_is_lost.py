@@ -87,6 +87,18 @@ def test_a_run_without_a_model_folder_loads_a_checkpoint(straight: Path, tmp_pat
     assert run_lamina("translate", run, stdin="A dog runs.\n").stdout == expected
 
 
+def test_a_run_that_was_killed_before_it_recorded_its_best_step_still_ends_with_it(
+    data: Path, straight: Path, tmp_path: Path
+) -> None:
+    run = copy_run(straight, tmp_path)
+    best = (run / "checkpoints" / "best.txt").read_text()
+    others = [path.name for path in run.glob("checkpoints/step_*") if f"{path.name}\n" != best]
+    (run / "checkpoints" / "best.txt").write_text(f"{others[0]}\n")
+    assert train(data, run).returncode == 0
+    assert (run / "checkpoints" / "best.txt").read_text() == best
+    assert digest(run / "model" / "model.safetensors") == digest(straight / "model" / "model.safetensors")
+
+
 def test_a_start_that_was_killed_while_it_wrote_its_first_files_is_repeated(
     data: Path, straight: Path, tmp_path: Path
 ) -> None:

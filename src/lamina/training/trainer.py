@@ -134,6 +134,8 @@ class Trainer:
         step = self.ranks.gather(find_checkpoint(self.run, self.reporter.say) if self.ranks.first else None)[0]
         if step is not None:
             self._restore(step)
+            if self.ranks.first and self.best_steps:  # the run may have been killed before it recorded its best step
+                self.run.checkpoints.set_pointer("best", self.best_steps[0])
             self.reporter.say(f"Resumed from step {step}.")
 
     def save(self) -> None:
@@ -175,8 +177,7 @@ class Trainer:
         if self.saved_step != self.step:
             self.save()
         if self.ranks.first:
-            best = self.run.checkpoints.pointer("best")
-            chosen = best if best is not None else self.step
+            chosen = self.run.checkpoints.pointer("best") or self.step
             self.run.checkpoints.load_weights(chosen, self.model)
             self._write_model(chosen)
             self.reporter.say(
