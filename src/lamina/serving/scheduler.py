@@ -25,7 +25,7 @@ from lamina.serving.options import BATCH_CHARS, BATCH_SENTENCES
 from lamina.serving.refusals import Refusal, overloaded, too_large, worker_lost
 
 SPACING = 0.25  # seconds
-GATHER = 0.003  # seconds
+GATHER = 0.001  # seconds
 SHORT = 4  # sentences of a request that counts as short
 ATTEMPTS = 2  # workers that may die while they decode a sentence
 WINDOW = 3  # batches' worth of waiting sentences to search for similar lengths
