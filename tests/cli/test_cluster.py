@@ -143,7 +143,10 @@ def test_translated_shards_equal_one_translation(data: Path, straight: Path, tmp
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--shard", "0/3", "--output", "parts"], "--shard must be I/N with I from 1 to N, such as 3/100, but is 0/3"),
+        (
+            ["--shard", "0/3", "--output", "parts"],
+            "--shard must be I/N with I from 1 to N, such as 3/100, but is `0/3` instead.",
+        ),
         (["--shard", "1/3"], "--shard needs --input FILE and --output DIR."),
         (["--shards", "3", "--output", "parts"], "Use --cluster and --shards N together"),
         (

@@ -86,7 +86,7 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
         assert run_lamina(*arguments(folder, data, straight, "--shard", shard)) == (
             2,
             "",
-            f"lamina: --shard must be I/N with I from 1 to N, such as 2/4, but is {shard} instead.\n",
+            f"lamina: --shard must be I/N with I from 1 to N, such as 2/4, but is `{shard}` instead.\n",
         )
     twice = ("--target", folder / "some.de", "--target", folder / "some.de")
     assert run_lamina(*arguments(folder, data, straight, *twice)) == (

@@ -86,7 +86,7 @@ def test_a_killed_study_resumes(study: Path, tmp_path: Path) -> None:
     [
         ("steps: 8", "steps: 0", "{study}: steps: must be greater than 0, but is 0 instead."),
         ("seeds: [1, 2]", "seed: 3", "{study}: seed: not an option. Did you mean `seeds`?"),
-        ("baseline: plain", "baseline: plan", "{study}: baseline: must be one of plain, fused, but is plan instead."),
+        ("baseline: plain", "baseline: plan", "{study}: baseline: must be one of plain, fused, but is `plan` instead."),
         ("name: small", "", "{study}: name: is required."),
         ("test: [", "references: [a]\ntest: {a: [a, b], b: [a, b]} #", "{study}: references: need a single test set"),
         ("name: small", "name: [", "{study}: not YAML"),

@@ -208,7 +208,7 @@ def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="torch found no CUDA device"):
         choose_device("cuda")
     monkeypatch.setenv("LOCAL_RANK", "2")
-    with GhostGpu(), pytest.raises(UsageError, match="needs its own GPU, but there are only 2"):
+    with GhostGpu(), pytest.raises(UsageError, match="needs its own GPU, but torch found only 2"):
         choose_device("cuda")
 
 

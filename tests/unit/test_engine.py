@@ -351,7 +351,7 @@ def test_the_oldest_folders_are_removed_unless_they_are_being_compiled(
 
 def test_lanes_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cpu.LANES_VARIABLE, "7")
-    with pytest.raises(UsageError, match="LAMINA_LANES must be 4, 8 or 16, but is 7 instead"):
+    with pytest.raises(UsageError, match="LAMINA_LANES must be 4, 8 or 16, but is `7` instead"):
         cpu.usable_sets()
     monkeypatch.setenv(cpu.LANES_VARIABLE, "8")
     assert all(each.lanes <= 8 for each in cpu.usable_sets())

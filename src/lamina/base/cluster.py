@@ -100,7 +100,9 @@ def parse_options(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"--cluster-option must be KEY=VALUE, such as slurm_partition=gpu, but is {text} instead.")
+            raise UsageError(
+                f"--cluster-option must be KEY=VALUE, such as slurm_partition=gpu, but is `{text}` instead."
+            )
         try:
             options[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:
@@ -209,7 +211,7 @@ def run_jobs(
     except KeyboardInterrupt:
         for made in running.values():
             made.cancel()
-        raise StoppedError("Stopped, and its jobs cancelled; rerun the same command to resume.", 130) from None
+        raise StoppedError("Stopped and cancelled the jobs; rerun the same command to resume.", 130) from None
     except JobError:
         for handle in running.values():
             handle.cancel()

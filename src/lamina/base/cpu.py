@@ -43,7 +43,7 @@ def usable_sets() -> list[InstructionSet]:
     features = llvm.get_host_cpu_features()
     max_lanes = os.environ.get(LANES_VARIABLE, "16")
     if max_lanes not in ("4", "8", "16"):
-        raise UsageError(f"{LANES_VARIABLE} must be 4, 8 or 16, but is {max_lanes} instead.")
+        raise UsageError(f"{LANES_VARIABLE} must be 4, 8 or 16, but is `{max_lanes}` instead.")
     return [
         each
         for each in INSTRUCTION_SETS

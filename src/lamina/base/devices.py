@@ -38,7 +38,7 @@ def choose_device(name: str) -> torch.device:
         rank = int(os.environ.get("LOCAL_RANK", "0"))
         if rank >= torch.cuda.device_count():
             raise UsageError(
-                f"Process {rank} on this machine needs its own GPU, but there are only {torch.cuda.device_count()}; "
+                f"Process {rank} on this machine needs its own GPU, but torch found only {torch.cuda.device_count()}; "
                 "use a smaller --nproc-per-node."
             )
         return torch.device("cuda", rank)

@@ -102,7 +102,7 @@ def bench_prepare(
         int, typer.Option("--repeats", min=1, help="Interleaved repetitions; the median is reported.")
     ] = 3,
 ) -> None:
-    """Compare encoding with SentencePiece alone and batch loading with training; measure the share of padding.
+    """Compare encoding with SentencePiece alone, and batch loading with training; measure the share of padding.
 
     [bold]Example[/bold]
 

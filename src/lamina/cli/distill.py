@@ -122,5 +122,5 @@ def read_shard(given: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d+)/(\d+)", given)
     number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= count:
-        raise UsageError(f"--shard must be I/N with I from 1 to N, such as 2/4, but is {given} instead.")
+        raise UsageError(f"--shard must be I/N with I from 1 to N, such as 2/4, but is `{given}` instead.")
     return number, count

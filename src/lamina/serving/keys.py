@@ -67,7 +67,7 @@ def parse_rate(text: str) -> int:
     """`60/min` or `60`: requests per minute."""
     match = re.fullmatch(r"([1-9]\d{0,6})(?:/min)?", text)
     if match is None:
-        raise UsageError(f"--rate must be requests per minute such as `60/min`, but is `{text}` instead.")
+        raise UsageError(f"--rate must be requests per minute, such as `60/min`, but is `{text}` instead.")
     return int(match.group(1))
 
 

@@ -96,7 +96,7 @@ def read_study(path: Path) -> Study:
     study = study.model_copy(update={"metrics": tuple(names_to_compare(study.metrics))})
     if study.baseline not in study.systems:
         raise UsageError(
-            f"{path}: baseline: must be one of {', '.join(study.systems)}, but is {study.baseline} instead."
+            f"{path}: baseline: must be one of {', '.join(study.systems)}, but is `{study.baseline}` instead."
         )
     return study
 

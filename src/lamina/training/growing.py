@@ -33,7 +33,7 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
         )
     if (trained.encoder.type, trained.bridge.type, trained.decoder.wiring) != ("stack", "top", "residual"):
         raise UsageError(
-            f"{folder}: --grow-from requires encoder `stack`, bridge `top` and residual wiring, but has "
+            f"{folder}: --grow-from requires encoder `stack`, bridge `top` and residual wiring, but it has "
             f"`{trained.encoder.type}`, `{trained.bridge.type}` and `{trained.decoder.wiring}`."
         )
     assert isinstance(model.encoder.wiring, GrownWiring)

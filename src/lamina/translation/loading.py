@@ -111,7 +111,7 @@ def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
     if not alone:
         raise UsageError(f"{folder}: is an ONNX export, which cannot be part of an ensemble; use the run instead.")
     if device == "cuda":
-        raise UsageError(f"{folder}: is an ONNX export, which Lamina runs on a CPU; omit --device.")
+        raise UsageError(f"{folder}: is an ONNX export, which Lamina runs only on a CPU; omit --device.")
     if int8:
         raise UsageError(f"{folder}: is an ONNX export; to run it in 8 bits, export it with `lamina export --int8`.")
     backend = OnnxBackend(folder)

@@ -29,7 +29,7 @@ class InputPart:
         """Parse `I/N`."""
         match = re.fullmatch(r"(\d+)/(\d+)", text)
         if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise UsageError(f"--shard must be I/N with I from 1 to N, such as 3/100, but is {text} instead.")
+            raise UsageError(f"--shard must be I/N with I from 1 to N, such as 3/100, but is `{text}` instead.")
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:

@@ -41,8 +41,8 @@ def check_dictionaries(
         embedding = weights.get(f"{side}.embed_tokens.weight")
         if embedding is not None and len(embedding) != len(vocabulary):
             raise DataError(
-                f"{path}: has {len(vocabulary):,} entries with the four special ones, but the checkpoint's {side} "
-                f"has {len(embedding):,}; it is not this checkpoint's dictionary."
+                f"{path}: has {len(vocabulary):,} entries, including the four special ones, but the checkpoint's "
+                f"{side} has {len(embedding):,}; it is not this checkpoint's dictionary."
             )
     if arguments.get("share_all_embeddings") and vocabularies.source != vocabularies.target:
         raise DataError(

@@ -64,7 +64,7 @@ def take_weights(
     check_rows(weights, sorted(used), where)
     for name, parts in release.items():
         if len({weights[part].shape for part in parts}) > 1:
-            raise DataError(f"{where}: {' and '.join(parts)} must have one shape, for {name}.")
+            raise DataError(f"{where}: {', '.join(parts)} must all have the same shape, to form {name}.")
     unexpected = [name for name in weights if name not in used and not is_unused(name, model, arguments)]
     if unexpected:
         raise DataError(f"{where}: unexpected weight {unexpected[0]} ({len(unexpected)} in total).")

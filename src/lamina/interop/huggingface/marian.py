@@ -78,7 +78,7 @@ def check_config(config: dict[str, Any], path: Path) -> None:
             raise UsageError(f"{path}: {one} and {other} must be equal, but are {config[one]} and {config[other]}.")
     if config.get("activation_function") not in ("relu", "swish", "silu", "gelu"):
         given = config.get("activation_function")
-        raise UsageError(f"{path}: activation_function must be relu, swish or gelu, but is {given} instead.")
+        raise UsageError(f"{path}: activation_function must be `relu`, `swish` or `gelu`, but is `{given}` instead.")
 
 
 def convert_config(config: dict[str, Any], entries: int) -> ModelConfig:
