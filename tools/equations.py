@@ -23,8 +23,12 @@ def typeset(markdown: str) -> str:
 
 
 def inline(tex: str) -> str:
-    """Convert an inline equation; a long one is scrollable on a phone."""
-    return f'<span class="long">{mathml(tex, "inline")}</span>' if len(tex) > 50 else mathml(tex, "inline")
+    """Convert an inline equation; a long one is scrollable on a phone.
+
+    Without the span, Markdown would take a line that starts with `<math>` for a block.
+    """
+    kind = ' class="long"' if len(tex) > 50 else ""
+    return f"<span{kind}>{mathml(tex, 'inline')}</span>"
 
 
 def mathml(tex: str, display: str) -> str:

@@ -36,7 +36,7 @@ MORE = [  # not exported by the package
 ]
 WIDTH = 78  # maximum width of a signature, which fits a 1366-pixel window
 KINDS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
-HEADINGS = "| key | type | default | meaning |\n|---|---|---|---|"
+HEADINGS = "| key | type | default | meaning { .meaning } |\n|---|---|---|---|"
 
 
 def pages() -> dict[str, Iterator[str]]:
@@ -56,7 +56,7 @@ def commands() -> Iterator[str]:
             yield f"{'#' * (2 + path.count(' '))} lamina {path}\n\n{help_text(command)}\n"
             if command.params:
                 rows = [describe_parameter(command.callback, parameter) for parameter in command.params]
-                yield "\n".join(["| argument or option | default | |\n|---|---|---|", *rows, ""])
+                yield "\n".join(["| argument or option | default | meaning { .meaning } |\n|---|---|---|", *rows, ""])
 
 
 def help_text(command: Any) -> str:
@@ -136,7 +136,7 @@ def kind_of(option: dict[str, Any]) -> str:
     if option["type"] == "array":
         return f"list of {kind_of(option.get('items') or option['prefixItems'][0])}"
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    bounds = ", ".join(f"{sign} {option[bound]:g}" for bound, sign in signs.items() if bound in option)
+    bounds = ", ".join(f"{sign} {option[bound]:,.10g}" for bound, sign in signs.items() if bound in option)
     names = {"boolean": "`true`, `false`", "null": "`null`", "string": "text"}
     return f"{names.get(option['type'], option['type'])} {bounds}".strip()
 

@@ -101,6 +101,17 @@ def test_labels_are_never_shown_smaller_than_eleven_pixels(columns: int) -> None
     assert "font-size" not in ElementTree.tostring(root, encoding="unicode")
 
 
+def test_titles_and_the_label_of_the_colour_bar_are_not_clipped() -> None:
+    title = "Aligned words are closer than random ones by 0.11 (plain), 0.12 (fused)"
+    drawing = heat_map([[1.0]], Labels(["a"], ["b"], "row", "column", "attention"), title=title)
+    width = float(ElementTree.fromstring(drawing).get("width", ""))
+    lines = [each.text or "" for each in elements(drawing, "text") if each.get("class") == "title"]
+    assert " ".join(lines) == title
+    assert max(map(len, lines)) * 0.6 * FONT <= width - 8  # semi-bold letters of common fonts: up to 0.6 em
+    (label,) = (each for each in elements(drawing, "text") if each.text == "attention")
+    assert float(label.get("x", "")) + 0.8 * FONT <= width  # letters rise to the right of the baseline
+
+
 def test_colours_start_at_zero_and_both_ends_are_labelled() -> None:
     labels = Labels(["1", "2"], ["1", "2"], "encoder layer", "decoder layer", "weight")
     drawing = heat_map([[0.18, 0.22], [0.2, 0.2]], labels, title="fused: weights")

@@ -13,6 +13,7 @@ WIDTH = 480  # of a chart; heat maps may be wider
 FONT = 15
 SMALLEST = 11  # font size on screen: narrower figures scroll instead of scaling down further
 LETTER = 8.0  # approximate character width
+BOLD_LETTER = 9.0
 STYLE = (
     f"svg.lamina{{font:{FONT}px system-ui,sans-serif;max-width:100%;height:auto}}"
     "svg.lamina .title{font-weight:600}svg.lamina .grid{stroke:#8884}svg.lamina .axis{stroke:#888}"
@@ -24,7 +25,7 @@ STYLE = (
 
 def picture(parts: list[str], height: float, width: float = WIDTH, title: str = "") -> str:
     """Assemble a complete SVG with the title on top."""
-    lines = wrap(title, int((width - 8) / LETTER))
+    lines = wrap(title, int((width - 8) / BOLD_LETTER))
     room = 20 * len(lines) + 6 if lines else 0
     heading = [
         f'<text class="title" x="4" y="{16 + 20 * row}">{escape(words)}</text>' for row, words in enumerate(lines)
@@ -95,5 +96,5 @@ def colour_bar(scale: Axis, anchors: tuple[str, ...], height: float, right: floa
             text(left + 17, 10 + height * (1 - scale.share(tick)) + 5, tick_text(float(f"{tick:.2g}")), "start")
             for tick in (scale.low, *inner, scale.high)
         ),
-        text(right - 8, 10 + height / 2, scale.label, turn=90),
+        text(right - 14, 10 + height / 2, scale.label, turn=90),
     ]

@@ -23,7 +23,7 @@ class Translation:
         >>> translation.source_tokens[-1]
         '</s>'
         >>> translation.plot_attention()
-        Figure('Attention', ... characters of SVG)
+        Figure('Attention: the largest weight of each target token is 0... on average', ... characters of SVG)
     """
 
     text: str
@@ -40,7 +40,9 @@ class Translation:
         if self.attention is None:
             raise UsageError("This translation has no attention; call translate(…, attention=True).")
         labels = Labels(self.tokens, self.source_tokens, "target", "source", "attention")
-        return Figure(heat_map(self.attention.tolist(), labels, full=1.0), "Attention")
+        largest = self.attention.amax(dim=-1).mean().item()
+        title = f"Attention: the largest weight of each target token is {largest:.2f} on average"
+        return Figure(heat_map(self.attention.tolist(), labels, full=1.0, title=title), title)
 
     def __str__(self) -> str:
         return self.text
