@@ -45,7 +45,7 @@ def full_disk(room: int) -> Iterator[None]:
     ("command", "named"),
     [
         ("average {run} --last 3", "{run}/averaged: cannot be written"),
-        ("train {data}/recipe.yaml --data {data}/data --out {tmp}/new", "{tmp}/new/recipe.yaml: File too large."),
+        ("train {data}/recipe.yaml --data {data}/data --out {tmp}/new", "{tmp}/new/run.json: File too large."),
         ("translate {run} --input {data}/valid.en --output {tmp}/o --beam 1 --max-length 0 3", "{tmp}/o: cannot be"),
         ("analyze gradients {run} --out {tmp}/g", "{tmp}/g/gradients.html: File too large."),
         ("analyze report {run} --out {tmp}/r.html", "{tmp}/r.html: File too large."),
