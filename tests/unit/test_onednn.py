@@ -80,7 +80,7 @@ def test_the_suite_itself_runs_where_amx_is_broken() -> None:
     del environment["XDG_CACHE_HOME"]  # of this test, where the engine would be compiled again
     command = [sys.executable, "-c", SUITE, str(tests / "contracts" / "test_every_combination.py")]
     done = subprocess.run(
-        [*command, "-k", "test_other_number_types and transformer"],
+        [*command, "-k", "test_other_dtypes and transformer"],
         env=environment,
         cwd=tests.parent,
         capture_output=True,
