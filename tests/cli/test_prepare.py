@@ -203,11 +203,12 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from lamina.corpus import prepare
+from lamina.corpus.plan import TextOptions
 from lamina.corpus.reading import TwoFiles
 prepare.SHARD_PAIRS = 700
 folder, out = Path(sys.argv[1]), Path(sys.argv[2])
 two = {name: TwoFiles(folder / f"{name}.en", folder / f"{name}.de") for name in ("train", "valid")}
-prepare.prepare(prepare.Plan(two["train"], two["valid"], vocab_size=500), out, workers=2)
+prepare.prepare(prepare.Plan(two["train"], two["valid"], text=TextOptions(vocab_size=500)), out, workers=2)
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -57,35 +58,15 @@ def prepare(
         >>> data
         PreparedData('pairs', en → de, 40 train and 2 valid pairs, vocabulary 291)
     """
-    from pathlib import Path
-
     from lamina.base.progress import show_progress
     from lamina.corpus.filters import Filters
-    from lamina.corpus.plan import Plan
+    from lamina.corpus.plan import Plan, TextOptions
     from lamina.corpus.prepare import prepare as prepare_data
-    from lamina.corpus.sources import SourceFinder, is_from_python, scratch_beside
-    from lamina.text.pipeline import find_text
-    from lamina.text.sentences import LINE_BREAK
+    from lamina.corpus.sources import find_sources
 
-    folder = Path(out)
-    line_break = " " if line_breaks == "space" and not sentences else f" {LINE_BREAK} "
-    needed = any(map(is_from_python, (train, valid, test)))
-    with show_progress(progress) as shown, scratch_beside(folder, needed) as scratch:
-        finder = SourceFinder(scratch, fields, line_break, None if annotator is None else str(annotator))
-        plan = Plan(
-            train=finder.find("train", train),
-            valid=finder.find("valid", valid),
-            test=None if test is None else finder.find("test", test),
-            subwords="bpe" if bpe_codes is not None and subwords == "sentencepiece" else subwords,
-            vocab_size=vocab_size,
-            bpe_codes=None if bpe_codes is None else Path(bpe_codes),
-            separate_vocab=separate_vocab,
-            pretokenized=pretokenized,
-            lowercase=lowercase,
-            text_from=None if text_from is None else find_text(Path(text_from)),
-            languages=langs or (finder.languages if text_from is None else None),
-            filters=Filters.without(no_filter, max_characters, max_ratio),
-            sentences=sentences,
-            max_source=max_source,
-        )
-        return prepare_data(plan, folder, workers or os.cpu_count() or 1, shown)
+    text = TextOptions(subwords, vocab_size, bpe_codes, separate_vocab, pretokenized, lowercase, text_from, langs)
+    filters = Filters.without(no_filter, max_characters, max_ratio)
+    reading = fields, line_breaks == "symbol" or sentences, annotator
+    with show_progress(progress) as shown, find_sources(train, valid, test, Path(out), *reading) as (splits, named):
+        plan = Plan(*splits, text.named(named), filters, sentences, max_source)
+        return prepare_data(plan, Path(out), workers or os.cpu_count() or 1, shown)

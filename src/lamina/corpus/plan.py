@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lamina.base.files import digest
+from lamina.base.files import StrPath, digest
 from lamina.corpus.filters import Filters
 from lamina.corpus.m2 import M2File
 from lamina.corpus.prepared import FORMAT
 from lamina.corpus.reading import OneFile, TwoFiles
 from lamina.errors import DataError, UsageError
-from lamina.text.pipeline import TextPipeline
+from lamina.text.pipeline import TextPipeline, find_text
 from lamina.text.subwords import Kind
 
 PairSource = TwoFiles | OneFile | M2File
@@ -27,41 +27,76 @@ def digest_input(path: Path) -> str:
 
 
 @dataclass(frozen=True)
+class TextOptions:
+    """The options of `lamina prepare` that determine the text pipeline."""
+
+    subwords: Kind = "sentencepiece"
+    vocab_size: int | None = None  # None: 8,000, or no limit with given codes or segmented text
+    bpe_codes: StrPath | None = None
+    separate_vocab: bool = False
+    pretokenized: bool = False
+    lowercase: bool = False
+    text_from: StrPath | None = None  # a data folder, run or model whose text pipeline is reused
+    languages: tuple[str, str] | None = None  # None: from the names of the training files
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of subwords; given codes imply BPE."""
+        return "bpe" if self.bpe_codes is not None and self.subwords == "sentencepiece" else self.subwords
+
+    def named(self, languages: tuple[str, str] | None) -> TextOptions:
+        """These options with the languages that the data name, unless languages or a pipeline are given."""
+        return self if self.languages or self.text_from is not None else replace(self, languages=languages)
+
+    def check(self) -> None:
+        """Raise unless the options are compatible."""
+        if self.bpe_codes is not None and self.kind != "bpe":
+            raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
+        if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
+            raise UsageError("--text-from provides the subwords: omit --vocab-size and --bpe-codes.")
+        own = self.separate_vocab or self.lowercase or self.kind != "sentencepiece" or self.languages
+        if self.text_from is not None and own:
+            raise UsageError(
+                "--text-from provides the text pipeline: omit --subwords, --separate-vocab, --lowercase and --langs."
+            )
+        if self.lowercase and self.kind != "sentencepiece":
+            raise UsageError(
+                f"--lowercase needs --subwords sentencepiece, but it is `{self.kind}`: lowercase the files."
+            )
+        if self.pretokenized and self.kind != "bpe":
+            raise UsageError(f"--pretokenized requires --subwords bpe, but it is `{self.kind}`.")
+        if self.text_from is not None:
+            find_text(Path(self.text_from))
+
+    def describe(self) -> dict[str, Any]:
+        """The options as JSON, with digests of files."""
+        pipeline = None if self.text_from is None else TextPipeline.load(find_text(Path(self.text_from)))
+        return {
+            "subwords": self.kind,
+            "vocab_size": self.vocab_size,
+            "bpe_codes": None if self.bpe_codes is None else digest_input(Path(self.bpe_codes)),
+            "separate_vocab": self.separate_vocab,
+            "pretokenized": self.pretokenized,
+            "lowercase": self.lowercase,
+            "text_from": None if pipeline is None else pipeline.digests(),
+        }
+
+
+@dataclass(frozen=True)
 class Plan:
     """The inputs and options of `lamina prepare`."""
 
     train: PairSource
     valid: PairSource
     test: PairSource | None = None
-    subwords: Kind = "sentencepiece"
-    vocab_size: int | None = None  # None: 8,000, or no limit with given codes or segmented text
-    bpe_codes: Path | None = None
-    separate_vocab: bool = False
-    pretokenized: bool = False
-    lowercase: bool = False
-    text_from: Path | None = None  # a data folder, run or model whose text pipeline is reused
-    languages: tuple[str, str] | None = None  # None: from the names of the training files
+    text: TextOptions = field(default_factory=TextOptions)
     filters: Filters = field(default_factory=Filters)
     sentences: bool = False  # keep sentence boundaries of the source
     max_source: int | None = None  # truncate sources to this number of subwords
 
     def check(self) -> None:
         """Raise unless options are compatible and inputs exist."""
-        if self.bpe_codes is not None and self.subwords != "bpe":
-            raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
-        if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
-            raise UsageError("--text-from provides the subwords: omit --vocab-size and --bpe-codes.")
-        own = self.separate_vocab or self.lowercase or self.subwords != "sentencepiece" or self.languages
-        if self.text_from is not None and own:
-            raise UsageError(
-                "--text-from provides the text pipeline: omit --subwords, --separate-vocab, --lowercase and --langs."
-            )
-        if self.lowercase and self.subwords != "sentencepiece":
-            raise UsageError(
-                f"--lowercase needs --subwords sentencepiece, but it is `{self.subwords}`: lowercase the files."
-            )
-        if self.pretokenized and self.subwords != "bpe":
-            raise UsageError(f"--pretokenized requires --subwords bpe, but it is `{self.subwords}`.")
+        self.text.check()
         for split, source in self.splits().items():
             for path in source.paths:
                 if path.is_dir():
@@ -78,8 +113,8 @@ class Plan:
 
     def find_languages(self) -> tuple[str, str]:
         """The given languages, or the suffixes of the training files without compression suffixes."""
-        if self.languages is not None:
-            return self.languages
+        if self.text.languages is not None:
+            return self.text.languages
         if not isinstance(self.train, TwoFiles):
             return ("source", "target")
         names = [path.with_suffix("") if path.suffix in (".gz", ".zst") else path for path in self.train.paths]
@@ -94,13 +129,7 @@ class Plan:
                 for split, source in self.splits().items()
             },
             "fields": [getattr(source, "fields", None) for source in self.splits().values()],
-            "subwords": self.subwords,
-            "vocab_size": self.vocab_size,
-            "bpe_codes": None if self.bpe_codes is None else digest_input(self.bpe_codes),
-            "separate_vocab": self.separate_vocab,
-            "pretokenized": self.pretokenized,
-            "lowercase": self.lowercase,
-            "text_from": None if self.text_from is None else TextPipeline.load(self.text_from).digests(),
+            **self.text.describe(),
             "languages": list(self.find_languages()),
             "documents": {
                 "sentences": self.sentences,

@@ -24,7 +24,7 @@ from lamina.corpus.report import write_report
 from lamina.corpus.shards import Shard, ShardWriter, find_damage
 from lamina.errors import DataError, KilledProcessError, UsageError
 from lamina.text.normalise import normalise
-from lamina.text.pipeline import TextPipeline, make_pipeline
+from lamina.text.pipeline import TextPipeline, find_text, make_pipeline
 from lamina.text.subwords import count_vocabulary, learn_bpe, learn_sentencepiece, read_codes, read_text
 from lamina.text.tokenise import MosesTokeniser
 
@@ -127,14 +127,14 @@ def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress
             return TextPipeline.load(folder)
         except DataError:  # damaged since it was written
             remove(folder)
-    if plan.text_from is None:
-        moses = plan.subwords == "bpe" and not plan.pretokenized
+    if plan.text.text_from is None:
+        moses = plan.text.kind == "bpe" and not plan.text.pretokenized
         progress("learning subwords", 0, None)
-        learn = learn_pieces if plan.subwords == "sentencepiece" else learn_words
+        learn = learn_pieces if plan.text.kind == "sentencepiece" else learn_words
         files = learn(plan, cleaning, moses, workers)
-        pipeline = make_pipeline(plan.subwords, plan.find_languages(), moses, files)
+        pipeline = make_pipeline(plan.text.kind, plan.find_languages(), moses, files)
     else:
-        pipeline = TextPipeline.load(plan.text_from)
+        pipeline = TextPipeline.load(find_text(Path(plan.text.text_from)))
     given = pipeline.source.sentences or plan.sentences, plan.max_source or pipeline.source.longest
     pipeline = pipeline.for_documents(*given)
     with atomic_folder(folder) as partial:
@@ -144,7 +144,7 @@ def learn_text(plan: Plan, cleaning: Cleaning, out: Path, workers: int, progress
 
 def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> dict[str, bytes]:
     """Learn SentencePiece models, one for both sides or one each, from an even sample of the kept pairs."""
-    size = plan.vocab_size or 8000
+    size = plan.text.vocab_size or 8000
     stride = -(-cleaning.characters // LEARN_CHARACTERS)
     coverage = 1.0 if cleaning.alphabet < LARGE_ALPHABET else 0.9995
 
@@ -154,9 +154,9 @@ def learn_pieces(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> d
                 yield from (normalise(pair[side]) for side in sides)
 
     def learn(sides: tuple[int, ...]) -> bytes:
-        return run_in_child(lambda: learn_sentencepiece(sample(sides), size, coverage, plan.lowercase))
+        return run_in_child(lambda: learn_sentencepiece(sample(sides), size, coverage, plan.text.lowercase))
 
-    if plan.separate_vocab:
+    if plan.text.separate_vocab:
         return {
             "subwords.source.model": learn((0,)),
             "subwords.target.model": learn((1,)),
@@ -169,19 +169,19 @@ def learn_words(plan: Plan, cleaning: Cleaning, moses: bool, workers: int) -> di
     tokenisers = [MosesTokeniser(language) if moses else None for language in plan.find_languages()]
     counts = count_words(select(plan.train.pairs(), cleaning.keep), tokenisers, workers)
     files: dict[str, bytes] = {}
-    size = plan.vocab_size
-    if plan.subwords == "bpe":
-        if plan.bpe_codes is None:
+    size = plan.text.vocab_size
+    if plan.text.kind == "bpe":
+        if plan.text.bpe_codes is None:
             size = size or 8000
             codes = learn_bpe(counts[0] + counts[1], size)
         else:
-            codes = read_text(plan.bpe_codes)
+            codes = read_text(Path(plan.text.bpe_codes))
         files["bpe.codes"] = codes.encode("utf-8")
-        segmenter = read_codes(codes, str(plan.bpe_codes))
+        segmenter = read_codes(codes, str(plan.text.bpe_codes))
         counts = tuple(count_pieces(each, segmenter) for each in counts)  # type: ignore[assignment]
     joint = counts[0] + counts[1]
     for side, own in zip(("source", "target"), counts, strict=True):
-        vocabulary = count_vocabulary(own if plan.separate_vocab else joint, size)
+        vocabulary = count_vocabulary(own if plan.text.separate_vocab else joint, size)
         files[f"vocabulary.{side}.txt"] = vocabulary.text().encode("utf-8")
     return files
 

@@ -15,6 +15,7 @@ from lamina.corpus.plan import PairSource
 from lamina.corpus.reading import OneFile, TwoFiles, read_test
 from lamina.corpus.records import Fields, are_two_paths, is_path, read_records, write_records
 from lamina.errors import DataError
+from lamina.text.sentences import LINE_BREAK
 
 Pairs = PairSource | tuple[StrPath, StrPath] | StrPath | Iterable[Any]  # the data of one split
 
@@ -63,6 +64,27 @@ def read_pairs(given: Pairs, name: str) -> tuple[list[str], list[str]]:
     else:
         pairs = list(read_records(given, name))  # type: ignore[arg-type]
     return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+@contextmanager
+def find_sources(
+    train: Pairs,
+    valid: Pairs,
+    test: Pairs | None,
+    out: Path,
+    fields: Fields | None,
+    keep_line_breaks: bool,
+    annotator: int | None,
+) -> Iterator[tuple[tuple[PairSource, PairSource, PairSource | None], Fields | None]]:
+    """Yield the sources of all splits, and the languages if the training records name them.
+
+    Pairs from Python are written to a temporary folder on the disk of `out`.
+    """
+    line_break = f" {LINE_BREAK} " if keep_line_breaks else " "
+    with scratch_beside(out, any(map(is_from_python, (train, valid, test)))) as scratch:
+        finder = SourceFinder(scratch, fields, line_break, None if annotator is None else str(annotator))
+        required = finder.find("train", train), finder.find("valid", valid)
+        yield (*required, None if test is None else finder.find("test", test)), finder.languages
 
 
 @contextmanager

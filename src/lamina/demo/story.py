@@ -9,7 +9,7 @@ from pathlib import Path
 from lamina.analysis.sections import Outputs
 from lamina.base.files import write_file
 from lamina.base.progress import Progress, no_progress
-from lamina.corpus.plan import Plan
+from lamina.corpus.plan import Plan, TextOptions
 from lamina.corpus.prepare import prepare
 from lamina.corpus.reading import TwoFiles
 from lamina.demo.grammar import write_demo
@@ -46,7 +46,7 @@ def prepare_corpus(out: Path, size: DemoSize, progress: Progress = no_progress) 
         write_demo(text, size.train, size.valid, size.test)
         write_file(done, sizes)
     splits = [TwoFiles(text / f"{split}.en", text / f"{split}.de") for split in ("train", "valid", "test")]
-    plan = Plan(train=splits[0], valid=splits[1], test=splits[2], vocab_size=VOCABULARY)
+    plan = Plan(train=splits[0], valid=splits[1], test=splits[2], text=TextOptions(vocab_size=VOCABULARY))
     prepare(plan, out / "data", os.cpu_count() or 1, progress)
 
 

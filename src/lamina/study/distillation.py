@@ -23,7 +23,7 @@ from lamina.base.files import digest, write_file
 from lamina.base.progress import Progress
 from lamina.base.reading import damage_named, read_json, read_lines
 from lamina.corpus.filters import Filters
-from lamina.corpus.plan import Plan
+from lamina.corpus.plan import Plan, TextOptions
 from lamina.corpus.prepare import prepare
 from lamina.corpus.prepared import PreparedData
 from lamina.corpus.reading import TwoFiles
@@ -165,9 +165,9 @@ def drop_reason(source: str, target: str) -> str | None:
 
 def prepare_text(plan: Distillation, train: TwoFiles, out: Path) -> PreparedData:
     """Prepare training data with the teacher's text pipeline; length ratios are already filtered."""
-    text_from = find_model_folder(plan.teachers[0])
+    text = TextOptions(text_from=find_model_folder(plan.teachers[0]))
     filters = Filters(active=("empty", "long"))
-    preparation = Plan(train=train, valid=TwoFiles(*plan.valid), text_from=text_from, filters=filters)
+    preparation = Plan(train=train, valid=TwoFiles(*plan.valid), text=text, filters=filters)
     return prepare(preparation, out, os.cpu_count() or 1)
 
 
