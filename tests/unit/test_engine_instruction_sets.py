@@ -27,6 +27,7 @@ print(*int8.product_int8.inspect_asm().values(), *products.product.inspect_asm()
 
 # Emulation of VNNI's instruction: u8·s8, four products summed in each lane.
 STAND_IN = """
+import numba
 import numpy as np
 from llvmlite import ir
 from lamina.base import cpu
@@ -43,6 +44,11 @@ def dot(builder, total, inputs, weights):
     return total
 
 int8.dot = dot
+
+@numba.njit
+def product(*arguments):
+    int8.product_int8(*arguments)
+
 draw = np.random.default_rng(0)
 for rows, inputs, outputs in ((1, 16, 16), (5, 40, 48), (13, 304, 32)):
     x = draw.standard_normal((rows, inputs)).astype(np.float32)
@@ -52,7 +58,7 @@ for rows, inputs, outputs in ((1, 16, 16), (5, 40, 48), (13, 304, 32)):
     quantised, scales = np.zeros(rows * inputs, np.uint8), np.zeros(rows, np.float32)
     panels, groups = packed.weights.shape[:2]
     addresses = [each.ctypes.data for each in (bias, packed.scales, packed.starts)]
-    int8.product_int8(
+    product(
         x.ctypes.data, 4 * inputs, rows, packed.weights.ctypes.data, 4 * groups, panels, out.ctypes.data, 4 * outputs,
         *addresses, 0, quantised.ctypes.data, scales.ctypes.data,
     )

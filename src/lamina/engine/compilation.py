@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 COMPILED = (  # modules with compiled code
     "base/cpu.py",
     *(f"engine/{name}.py" for name in ("vectors", "tuning", "products", "int8", "operations", "machine")),
-    "engine/search.py",
+    *(f"engine/{name}.py" for name in ("search", "signatures")),
     "search/rules.py",
     "text/vocabulary.py",
 )
@@ -54,6 +54,12 @@ class EntryPoints(NamedTuple):
     decode: Any
     execute: Any
 
+    @property
+    def machine(self) -> int:
+        """The address of `execute`, for `encode` and `decode`."""
+        (compiled,) = self.execute.overloads.values()
+        return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name))
+
 
 def make_engine(models: Sequence[Seq2Seq], int8: bool = False) -> Engine:
     """Build an engine for one model or an ensemble; raise `UnsupportedModule` if it cannot run a module."""
@@ -68,18 +74,22 @@ def make_engine(models: Sequence[Seq2Seq], int8: bool = False) -> Engine:
 
 @cache
 def entry_points() -> EntryPoints:
-    """The compiled functions, loaded from the cache or compiled at their first call."""
+    """The compiled functions."""
+    return EntryPoints(*map(entry_point, EntryPoints._fields))
+
+
+@cache
+def entry_point(name: str) -> Any:
+    """Load a compiled function from the cache, or compile it."""
     folder = ready_folder()
-    from lamina.engine import machine, search, vectors
+    from lamina.engine import machine, search, signatures, vectors
 
     if cpu.chosen_set() != vectors.INSTRUCTION_SET:
         raise RuntimeError("lamina.engine.vectors was imported before an instruction set was chosen.")
-
-    def make(function: Any) -> Any:
-        return numba.njit(error_model="numpy", nogil=True, cache=folder is not None)(function.py_func)
-
+    function = (machine if name == "execute" else search).__dict__[name].py_func
+    signature = signatures.__dict__[name.upper()]
     with numba_cache(folder):
-        return EntryPoints(make(search.encode), make(search.decode), make(machine.execute))
+        return numba.njit(signature, error_model="numpy", nogil=True, cache=folder is not None)(function)
 
 
 @cache

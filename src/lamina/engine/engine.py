@@ -43,6 +43,7 @@ class Engine:
         self.start_id = lowered.start_id
         self.source_vocabulary, self.vocabulary = lowered.source_vocabulary, lowered.target_vocabulary
         self.functions = entry_points()
+        self.machine = self.functions.machine
         program = lowered.program
         self.codes = {name: self._place(getattr(program, name)) for name in ("encoder", "decoder")}
         self._idle: list[Workspace] = []
@@ -103,7 +104,7 @@ class Engine:
             if words is not None:
                 restriction = restrict(self, words)
                 code, layout = restriction.code, layout._replace(score_bytes=restriction.score_bytes)
-            self.functions.decode(code, space.registers, batch, layout, options, space.rows(), found)
+            self.functions.decode(self.machine, code, space.registers, batch, layout, options, space.rows(), found)
         return [read_hypotheses(found, source, settings) for source in range(count)]
 
     def encode_sources(self, sources: Sequence[Sequence[int]]) -> EncodedSources:
@@ -162,7 +163,8 @@ class Engine:
         return Sources(tokens, prefix, np.stack([first, length, limits, prefix_first, prefix_length]), flags)
 
     def encode(self, space: Workspace, batch: Sources) -> None:
-        self.functions.encode(self.codes["encoder"], space.registers, space.kinds, batch, space.rows(), ENCODER_ROWS)
+        code, rows = self.codes["encoder"], space.rows()
+        self.functions.encode(self.machine, code, space.registers, space.kinds, batch, rows, ENCODER_ROWS)
 
     def new_workspace(self) -> Workspace:
         return Workspace(self.lowered.program, self.weights, self.codes)

@@ -42,8 +42,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function with numpy's division rules and without the GIL."""
-    return cast("Function", numba.njit(error_model="numpy", nogil=True)(function))
+    """Compile a function for other compiled functions to call, with numpy's division rules and without the GIL."""
+    options: Any = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast("Function", numba.njit(**options)(function))
 
 
 def has(builder: Any, mode: Any, flag: int) -> Any:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lamina.engine.machine import BOTH, COUNT, OWN, PLACE, POSITION, SOURCE, START, TOKEN, Rows, execute
+from lamina.engine.machine import BOTH, COUNT, OWN, PLACE, POSITION, SOURCE, START, TOKEN, Rows
 from lamina.engine.operations import HIDDEN, Floats, Int32, Int64, f32
 from lamina.engine.products import compiled
-from lamina.engine.vectors import BYTES, LANES, lanes_above, load, load_float, lowest_bit, splat, store_float
+from lamina.engine.vectors import BYTES, LANES, call_at, lanes_above, load, load_float, lowest_bit, splat, store_float
 from lamina.search import rules
 from lamina.text.vocabulary import BOS, EOS, PAD
 
@@ -109,8 +109,12 @@ def describe_sentences(tokens: Int64, first: int, begin: int, length: int, lists
 
 
 @compiled
-def encode(program: Int64, registers: Int64, kinds: Int64, sources: Sources, rows: Rows, max_rows: int) -> None:
-    """Run the encoder over all sources, at most `max_rows` tokens or one source at a time."""
+def encode(
+    machine: int, program: Int64, registers: Int64, kinds: Int64, sources: Sources, rows: Rows, max_rows: int
+) -> None:
+    """Run the encoder over all sources, at most `max_rows` tokens or one source at a time; `machine` is the address of
+    `machine.execute`.
+    """
     local = np.zeros(registers.shape, np.int64)
     begin, count = 0, sources.table.shape[1]
     while begin < count:
@@ -128,7 +132,7 @@ def encode(program: Int64, registers: Int64, kinds: Int64, sources: Sources, row
             by_token = kinds[i] == SOURCE_TOKEN or kinds[i] == WRITTEN
             local[i, 0] = registers[i, 0] + (first * registers[i, 1] if by_token else 0)
             local[i, 1] = registers[i, 1]
-        execute(program, local, used, rows)
+        call_at(machine, (program, local, used, rows))
         begin = end
 
 
@@ -307,7 +311,14 @@ def make_beams(rows: int, max_tokens: int, past: int, start: int) -> Beams:
 
 @compiled
 def decode(
-    program: Int64, registers: Int64, sources: Sources, layout: Layout, options: Options, rows: Rows, found: Found
+    machine: int,
+    program: Int64,
+    registers: Int64,
+    sources: Sources,
+    layout: Layout,
+    options: Options,
+    rows: Rows,
+    found: Found,
 ) -> int:
     """Search until every source is done; return the number of steps."""
     alive, beam, max_tokens = sources.table.shape[1], options.beam, found.tokens.shape[2]
@@ -324,7 +335,7 @@ def decode(
     per, used = options.groups, layout.source_rows
     for position in range(max_tokens):
         begin_step(position, per, active, alive, used, beams, sources, layout.both_lists, rows)
-        execute(program, registers, alive * per, rows)
+        call_at(machine, (program, registers, alive * per, rows))
         used += alive * per
         kept = 0
         for i in range(alive):

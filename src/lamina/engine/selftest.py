@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import sys
+from multiprocessing import get_context
 
 import torch
 
-from lamina.engine.compilation import make_engine
+from lamina.engine.compilation import entry_point, make_engine
 from lamina.engine.vectors import LANES
 from lamina.recipe.decode import SearchSettings
 from lamina.systems.build import build
@@ -46,5 +47,15 @@ def find_difference() -> str:
     return ""
 
 
+def compile_in_parallel() -> None:
+    """Compile the machine in a forked process, and meanwhile the search in this one; both write to the cache."""
+    machine = get_context("fork").Process(target=entry_point, args=("execute",))
+    machine.start()
+    entry_point("encode")
+    entry_point("decode")
+    machine.join()
+
+
 if __name__ == "__main__":
+    compile_in_parallel()
     sys.exit(find_difference() or 0)  # text is printed, with exit code 1

@@ -64,6 +64,21 @@ def instruction(result: Any, *arguments: Any) -> Callable[[Emit], Any]:
     return decorate
 
 
+def typed_call_at(context: Any, address: Any, arguments: Any) -> Any:
+    """Call the compiled function at an address, which has no result, with a tuple of arguments."""
+
+    def emit(target: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = ir.FunctionType(target.get_value_type(types.none), [target.get_value_type(each) for each in arguments])
+        function = builder.inttoptr(values[0], kind.as_pointer())
+        builder.call(function, cgutils.unpack_tuple(builder, values[1], len(arguments)))
+        return target.get_dummy_value()
+
+    return types.void(types.int64, arguments), emit
+
+
+call_at: Any = intrinsic(typed_call_at)
+
+
 def call_llvm(builder: Any, name: str, result: Any, *values: Any) -> Any:
     """Call an LLVM intrinsic."""
     kind = ir.FunctionType(result, [value.type for value in values])
