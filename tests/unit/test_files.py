@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -70,6 +72,22 @@ def test_a_lock_is_exclusive(tmp_path: Path) -> None:
     with locked(tmp_path / "lock", "busy"), pytest.raises(UsageError, match="busy"), locked(tmp_path / "lock", "busy"):
         pass
     with locked(tmp_path / "lock", "busy"):
+        pass
+
+
+def test_a_lock_file_that_its_holder_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, flock, removals = tmp_path / "lock", fcntl.flock, iter([True, False])
+
+    def remove_first(handle: IO[str], operation: int) -> None:
+        if next(removals):
+            path.unlink()
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    with locked(path, "busy"):
+        assert path.exists()
+    monkeypatch.undo()
+    with locked(path, "busy"), pytest.raises(UsageError, match="busy"), locked(path, "busy"):
         pass
 
 

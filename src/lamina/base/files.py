@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -129,16 +129,23 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, refusal: str) -> Iterator[None]:
-    """Hold a lock file within the context; raise `UsageError(refusal)` if another process holds it."""
-    try:
-        handle = path.open("w")
-    except OSError as error:
-        raise DataError(f"{path.parent}: cannot be written ({error.strerror}).") from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(refusal) from error
+    """Hold a lock file within the context; raise `UsageError(refusal)` if another process holds it.
+
+    The file may be removed within the context, but not after it, when it may be another process's.
+    """
+    with ExitStack() as opened:
+        while True:
+            try:
+                handle = opened.enter_context(path.open("w"))
+            except OSError as error:
+                raise DataError(f"{path.parent}: cannot be written ({error.strerror}).") from error
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(refusal) from error
+            with suppress(FileNotFoundError):
+                if os.path.samefile(path, handle.fileno()):
+                    break  # otherwise the previous holder has removed it in the meantime
         yield
 
 

@@ -60,7 +60,7 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
             raise DataError(
                 f"{out}: cannot be written ({error.strerror}). Nothing was lost: rerun the same command to resume."
             ) from error
-    remove(out / LOCK)
+        remove(out / LOCK)
     return PreparedData(out)
 
 

@@ -2,7 +2,7 @@
 
 Sources may have any length: nothing is padded. The rows (hypotheses) of a source are adjacent. Keys and values of
 written positions never move; each row has a list of the cache rows of its prefix (`Rows.numbers`), and when search
-reorders rows, only these lists are copied.
+reorders rows, only these lists are copied. `machine` is the address of `machine.execute`, which is compiled separately.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ repeated_tokens = compiled(rules.repeated_tokens)
 split_candidates = compiled(rules.split_candidates)
 ROW, SOURCE_TOKEN, WRITTEN, POSITION_VECTOR, FIXED = range(5)  # kinds of registers: what their rows stand for
 IMPOSSIBLE: Any = f32(-1e29)  # sums below this contain a masked score
-
-
 FIRST, LENGTH, LIMIT, PREFIX_FIRST, PREFIX_LENGTH = range(5)  # rows of `Sources.table`
 
 
@@ -112,9 +110,7 @@ def describe_sentences(tokens: Int64, first: int, begin: int, length: int, lists
 def encode(
     machine: int, program: Int64, registers: Int64, kinds: Int64, sources: Sources, rows: Rows, max_rows: int
 ) -> None:
-    """Run the encoder over all sources, at most `max_rows` tokens or one source at a time; `machine` is the address of
-    `machine.execute`.
-    """
+    """Run the encoder over all sources, at most `max_rows` tokens or one source at a time."""
     local = np.zeros(registers.shape, np.int64)
     begin, count = 0, sources.table.shape[1]
     while begin < count:

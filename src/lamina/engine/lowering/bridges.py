@@ -8,9 +8,9 @@ from typing import Any
 from torch import nn
 
 from lamina.engine import machine
-from lamina.engine.lowering.parts import Parts, columns, expect, whole_bytes
+from lamina.engine.lowering.parts import Parts, columns, expect
 from lamina.engine.products import ADD, STORE
-from lamina.engine.program import numbers
+from lamina.engine.program import numbers, whole_vectors
 from lamina.model.bridges.aggregation import Aggregate, AggregationBridge
 from lamina.model.bridges.blocks import BlocksBridge
 from lamina.model.bridges.collaborative import CollaborativeBridge
@@ -168,7 +168,7 @@ class AggregationLowering(BridgeLowering):
             bias, mode = (hidden.bias, STORE) if number == 0 else (None, ADD)
             program.product(self.gate, register, columns(hidden.weight, number, width), bias, mode)
             program.mix(self.total, register, 1.0, width, accumulate=number > 0)
-        program.emit(machine.SIGMOID, self.gate, self.gate, 0, whole_bytes(width))
+        program.emit(machine.SIGMOID, self.gate, self.gate, 0, whole_vectors(width))
         self.parts.linear(self.total, self.gate, aggregate.out, ADD)
         program.norm(self.merged, self.total, expect(aggregate.norm, nn.LayerNorm))
 

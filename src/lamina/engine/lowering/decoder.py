@@ -9,9 +9,10 @@ from torch import nn
 
 from lamina.engine import machine
 from lamina.engine.lowering.encoders import fuse, run_stack
-from lamina.engine.lowering.parts import Parts, choose, columns, expect, whole_bytes
+from lamina.engine.lowering.parts import Parts, choose, columns, expect
 from lamina.engine.machine import BOTH, OWN, SOURCE
 from lamina.engine.products import ADD, STORE
+from lamina.engine.program import whole_vectors
 from lamina.engine.search import SOURCE_TOKEN, WRITTEN
 from lamina.model.decoder import CrossAttention, Decoder, DecoderLayer
 from lamina.model.layers.target_attention import AverageAttention, MergedAttention, MixedAttention, SelfAttention
@@ -102,7 +103,7 @@ def lower_mixed_attention(parts: Parts, target: MixedAttention, src: int, memori
 def lower_average_attention(parts: Parts, target: AverageAttention, src: int, memories: list[int]) -> None:
     """[i;f] = σ(Wz·[y;ȳ] + b), x += i⊙y + f⊙ȳ."""
     program, width, gates = parts.program, parts.d_model, expect(target.gates, nn.Linear)
-    sums, size = program.register(width, WRITTEN), whole_bytes(width)
+    sums, size = program.register(width, WRITTEN), whole_vectors(width)
     program.emit(machine.RUNNING_MEAN, parts.one, src, sums, size)
     for part, gated in enumerate((src, parts.one)):
         rows = slice(part * width, (part + 1) * width)

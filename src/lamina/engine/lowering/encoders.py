@@ -9,10 +9,10 @@ import numpy as np
 from torch import nn
 
 from lamina.engine import machine
-from lamina.engine.lowering.parts import Parts, choose, columns, expect, whole_bytes
+from lamina.engine.lowering.parts import Parts, choose, columns, expect
 from lamina.engine.machine import BOTH, OWN, SOURCE
 from lamina.engine.products import ADD, RELU, STORE, padded
-from lamina.engine.program import Floats
+from lamina.engine.program import Floats, whole_vectors
 from lamina.engine.vectors import LANES
 from lamina.model.blocks import block_ends
 from lamina.model.encoders.grown import GrownEncoder
@@ -201,7 +201,7 @@ def lower_gru_cell(parts: Parts, cell: GruCell, context: int) -> None:
 
     program.product(inputs, parts.x, cell.weight_ih, cell.bias_ih, layout=split)
     program.product(states, context, cell.weight_hh, cell.bias_hh, layout=split)
-    program.emit(machine.GRU, context, inputs, states, whole_bytes(width), context)
+    program.emit(machine.GRU, context, inputs, states, whole_vectors(width), context)
 
 
 def lower_ffn_cell(parts: Parts, cell: FfnCell, context: int) -> None:
@@ -218,7 +218,7 @@ def lower_hierarchical(parts: Parts, encoder: HierarchicalEncoder, listener: Enc
     for index, layer in enumerate(layers[: encoder.sentence_layers]):
         lower_layer(parts, expect(layer, SentenceLayer), None, SOURCE)
         listener.on_layer(index, parts.x)
-    tokens, document, size = program.register(width), program.register(width), whole_bytes(width)
+    tokens, document, size = program.register(width), program.register(width), whole_vectors(width)
     program.copy(tokens, parts.x, width)
     positions = program.position_register(width, expect(encoder.positions, Positions))
     program.emit(machine.LAST, document, tokens, positions, size)

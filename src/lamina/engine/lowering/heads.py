@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lamina.engine import machine
-from lamina.engine.lowering.parts import Parts, columns, expect, whole_bytes
+from lamina.engine.lowering.parts import Parts, columns, expect
 from lamina.engine.machine import SOURCE
 from lamina.engine.products import ADD, PANEL, STORE, padded
-from lamina.engine.program import Distribution
+from lamina.engine.program import Distribution, whole_vectors
 from lamina.engine.search import SOURCE_TOKEN
 from lamina.engine.vectors import LANES
 from lamina.model.heads.pointer import PointerHead
@@ -77,7 +77,7 @@ class SurfaceLowering(HeadLowering):
             self.parts.project(self.memory, top, reader.attention, 1, 2)
             self.parts.project(self.memory, surface, reader.attention, 2, 3, offset=1)
         else:
-            size, mean = whole_bytes(self.parts.d_model), int(reader.pool == "mean")
+            size, mean = whole_vectors(self.parts.d_model), int(reader.pool == "mean")
             self.parts.program.emit(machine.POOL, self.memory, surface, reader.from_id or 0, size, mean)
 
     def on_layer(self, index: int, register: int) -> None:
@@ -91,7 +91,7 @@ class SurfaceLowering(HeadLowering):
         if type(head.reader) is AttentionReader:
             parts.read(self.source, self.query, head.reader.attention, self.memory, SOURCE, STORE)
         else:
-            program.emit(machine.SPREAD, self.source, self.memory, 0, whole_bytes(width))
+            program.emit(machine.SPREAD, self.source, self.memory, 0, whole_vectors(width))
         target, source = self._side(self.target, head.target_linear), self._side(self.source, head.source_linear)
         if head.soft:
             program.mix(self.query, target, 1.0, width)
@@ -99,12 +99,12 @@ class SurfaceLowering(HeadLowering):
             return lower_softmax(parts, self.query, head.weight_VD)
         gate = self._gate(target, source)
         if not head.two_softmaxes:
-            program.emit(machine.BLEND, self.query, target, source, whole_bytes(width), gate)
+            program.emit(machine.BLEND, self.query, target, source, whole_vectors(width), gate)
             return lower_softmax(parts, self.query, head.weight_VD)
         one, other = (lower_softmax(parts, side, head.weight_VD) for side in (target, source))
         size = 4 * program.widths[one.scores]
         program.emit(machine.BLEND, one.scores, one.scores, other.scores, size, gate)
-        program.emit(machine.BLEND, one.normaliser, one.normaliser, other.normaliser, whole_bytes(1), gate)
+        program.emit(machine.BLEND, one.normaliser, one.normaliser, other.normaliser, whole_vectors(1), gate)
         return one
 
     def _side(self, register: int, linear: nn.Module) -> int:
@@ -126,7 +126,7 @@ class SurfaceLowering(HeadLowering):
         gate, weight = program.register(1), self.head.gate.weight
         program.product(gate, target, columns(weight, 0, width), None)
         program.product(gate, source, columns(weight, 1, width), None, ADD)
-        program.emit(machine.SIGMOID, gate, gate, 0, whole_bytes(1))
+        program.emit(machine.SIGMOID, gate, gate, 0, whole_vectors(1))
         return gate
 
 
@@ -152,7 +152,7 @@ class PointerLowering(HeadLowering):
             return (table,)
 
         (table,) = program.once(("token numbers", len(head.weight_VD)), token_ids)
-        program.emit(machine.EMBED, self.tokens, 0, table, whole_bytes(1), program.scalar(1.0), -1)
+        program.emit(machine.EMBED, self.tokens, 0, table, whole_vectors(1), program.scalar(1.0), -1)
 
     def on_input(self, register: int) -> None:
         if self.head.reads_input:
@@ -166,7 +166,7 @@ class PointerLowering(HeadLowering):
         query = program.register(width)
         self.parts.linear(query, features, head.query)
         scores, normaliser = lower_softmax(self.parts, features, head.weight_VD)
-        scale, size = program.scalar(width**-0.5), whole_bytes(width)
+        scale, size = program.scalar(width**-0.5), whole_vectors(width)
         fields = (query, self.memory, self.tokens, normaliser, self.gate, size, 4 * self.section, scale)
         program.emit(machine.POINT, scores, *fields)
         return Distribution(scores, normaliser)

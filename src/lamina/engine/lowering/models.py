@@ -16,9 +16,9 @@ from lamina.engine.lowering.bridges import BRIDGES
 from lamina.engine.lowering.decoder import DecoderLowering
 from lamina.engine.lowering.encoders import ENCODERS
 from lamina.engine.lowering.heads import HEADS
-from lamina.engine.lowering.parts import Parts, UnsupportedModule, choose, expect, whole_bytes
+from lamina.engine.lowering.parts import Parts, UnsupportedModule, choose, expect
 from lamina.engine.products import padded
-from lamina.engine.program import Distribution, LoweredModel, Program, numbers
+from lamina.engine.program import Distribution, LoweredModel, Program, numbers, whole_vectors
 from lamina.engine.vectors import LANES
 from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, TokenEmbedding
 from lamina.model.layers.positions import Positions
@@ -81,7 +81,7 @@ def _embed(program: Program, dst: int, tokens: TokenEmbedding, width: int, posit
 
     (address,) = program.once(("table", weight.data_ptr()), table)
     program.note_vocabulary(weight)
-    program.emit(machine.EMBED, dst, 0, address, whole_bytes(width), program.scalar(math.sqrt(width)), positions)
+    program.emit(machine.EMBED, dst, 0, address, whole_vectors(width), program.scalar(math.sqrt(width)), positions)
 
 
 def _average(program: Program, distributions: Sequence[Distribution]) -> Distribution:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lamina.engine import machine
 from lamina.engine.machine import OWN
 from lamina.engine.products import ADD, PANEL, RELU, STORE, padded
-from lamina.engine.program import Floats, Program
+from lamina.engine.program import Floats, Program, whole_vectors
 from lamina.engine.vectors import LANES
 from lamina.model.layers.attention import Attention, PackedLinear
 from lamina.model.layers.feedforward import FeedForward
@@ -160,12 +160,7 @@ class Parts:
 
     def gate(self, dst: int, gate: int, one: int, other: int, width: int) -> None:
         """[dst] = [other] + σ([gate]) ⊙ ([one] − [other])."""
-        self.program.emit(machine.GATE, dst, gate, one, whole_bytes(width), other)
-
-
-def whole_bytes(width: int) -> int:
-    """Bytes of `width` floats, rounded up to whole vectors."""
-    return 4 * padded(width, LANES)
+        self.program.emit(machine.GATE, dst, gate, one, whole_vectors(width), other)
 
 
 def columns(weight: Tensor, part: int, width: int) -> Tensor:
