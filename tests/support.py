@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import math
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -198,23 +199,29 @@ VARIANTS = [
 ]
 
 
-def redundant(combination: Combination | Variant) -> bool:
-    """Whether a combination's parts do not interact and are tested in other combinations: left to slow tests."""
-    if not isinstance(combination, Combination) or (combination.encoder, combination.bridge) == ("stack", "top"):
-        return False
-    plain = (combination.attention, combination.norm) == ("self", "pre")
-    if combination.encoder in ("hierarchical", "grown"):
-        return not plain or combination.head != "softmax"
-    if combination.encoder != "stack" and combination.attention != "self":  # attention does not depend on the encoder
-        return combination.bridge not in ("top", "collaborative")
-    if combination.encoder != "stack" and combination.norm == "post":
-        return combination.bridge not in ("top", "collaborative")
-    return combination.head == "pointer" and not plain
+def features(combination: Combination) -> set[tuple[Any, ...]]:
+    """The encoder × bridge × head of a combination, and all pairs of its parts."""
+    return {combination[:3], *combinations(enumerate(combination), 2)}
 
 
+def cover(given: Sequence[Combination]) -> set[Combination]:
+    """A small subset with every encoder × bridge × head and every pair of parts that occur."""
+    having = {each: features(each) for each in given}
+    missing, chosen = set().union(*having.values()), set()
+    while missing:
+        best = max(having, key=lambda each: len(having[each] & missing))
+        missing -= having[best]
+        chosen.add(best)
+    return chosen
+
+
+COVERING = cover(LEGAL)
 every_combination = pytest.mark.parametrize(
     "combination",
-    [pytest.param(each, marks=pytest.mark.slow if redundant(each) else ()) for each in [*LEGAL, *VARIANTS]],
+    [
+        *(pytest.param(each, marks=() if each in COVERING else pytest.mark.slow) for each in LEGAL),
+        *VARIANTS,
+    ],
     ids=str,
 )
 

@@ -212,6 +212,7 @@ prepare.prepare(prepare.Plan(two["train"], two["valid"], text=TextOptions(vocab_
 """
 
 
+@pytest.mark.slow
 def test_killed_at_random_and_rerun_it_writes_the_same_bytes(tmp_path: Path) -> None:
     write_corpus(tmp_path, pairs=5000)
 
