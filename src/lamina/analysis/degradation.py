@@ -97,4 +97,5 @@ def verdict(series: Sequence[Series]) -> str:
         return ""
     change, largest = max(changes, key=lambda pair: abs(pair[0]))
     depths = f"from {largest.points[0][0]:.0f} to {largest.points[-1][0]:.0f} layers"
-    return f": {largest.name} changes by {change:+.1f} {depths}"
+    amount = f"{change:+.1f}" if abs(change) >= 1 else f"{change:+.2g}"
+    return f": {largest.name} changes by {amount} {depths}"
