@@ -76,7 +76,7 @@ def describe_parameter(function: Any, parameter: Any) -> str:
     option = parameter.opts[0] if parameter.opts[0].startswith("--") else ""
     name = f"{option} {parameter.metavar or (shape if option else parameter.name.upper())}".strip()
     value = " ".join(map(str, parameter.default)) if isinstance(parameter.default, tuple) else parameter.default
-    default = "" if value is None or value is False else f"`{value}`"
+    default = "" if value is None or value is False or value == "" else f"`{value}`"
     if parameter.required or isinstance(parameter.show_default, str):
         default = "required" if parameter.required else parameter.show_default
     return f"| `{name}` | {default} | {parameter.help or ''} |"
