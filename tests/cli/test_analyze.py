@@ -258,6 +258,9 @@ def test_degradation_scores_training_and_validation_pairs(trained: TrainedRun, d
     assert all(0 < row["loss"] < 10 for row in rows)  # type: ignore[attr-defined]
     drawn = {path.stem for path in tmp_path.glob("degradation-*.svg")}
     assert drawn == {f"degradation-{what}-{pairs}" for what in ("bleu", "loss") for pairs in ("training", "validation")}
+    best = min((row for row in rows if row["pairs"] == "valid"), key=lambda row: row["loss"])["run"]  # type: ignore[attr-defined]
+    title = f'aria-label="loss on validation pairs, 2 encoder layers: {best} is best"'
+    assert title in (tmp_path / "degradation-loss-validation.svg").read_text()
 
 
 @pytest.mark.parametrize(("deep", "change"), [(12.34, "+11.1"), (1.198, "-0.032"), (1.23, "+0")])
