@@ -30,6 +30,8 @@ FIGURE = re.compile(r"^!\[([^\]]*)\]\(([\w/.-]+\.svg)\)$", flags=re.MULTILINE)
 LINK_TO_CODE = re.compile(
     r"\[([^\]]+)\]\((?:\.\./)+([\w/.-]+\.(?:py|yaml|ipynb)|(?:README|CONTRIBUTING|CHANGELOG)\.md)\)"
 )
+CODE = re.compile(r"^```.*?^```|^(?:#|    ).*?$|`[^`\n]+`", flags=re.DOTALL | re.MULTILINE)
+UNBROKEN = 34  # characters of code that fit a line on a phone
 
 
 def main() -> int:
@@ -70,9 +72,16 @@ def write(path: Path, text: str) -> None:
 
 
 def prepare(markdown: str, folder: Path) -> str:
-    """Convert equations to MathML, inline figures, and replace links to repository files by their names."""
+    """Convert equations to MathML, inline figures, name repository files instead of linking them, mark short code."""
     markdown = LINK_TO_CODE.sub(lambda link: name_link(*link.groups()), markdown)
+    markdown = CODE.sub(lambda code: keep_whole(code[0]), markdown)
     return typeset(FIGURE.sub(lambda found: inline_figure(found[1], folder / found[2]), markdown))
+
+
+def keep_whole(code: str) -> str:
+    """Mark a short inline code, such as `--no-filter`: browsers would break it after its hyphens."""
+    inline = code.startswith("`") and not code.startswith("```")
+    return f"{code}{{ .whole }}" if inline and "-" in code and len(code) <= UNBROKEN else code
 
 
 def inline_figure(alt: str, path: Path) -> str:

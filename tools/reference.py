@@ -34,6 +34,10 @@ MORE = [  # not exported by the package
     "lamina.demo.grammar.demo_pairs",
     "lamina.demo.grammar.write_demo",
 ]
+INTERNAL = {  # public in the package, but of no use in a script
+    *("Run.facts", "Run.lock", "Run.check", "Run.begin", "Run.write_model", "Translator.facts"),
+    *("Translator.to_translation", "Finding.paths", "Finding.parts", "Finding.texts", "Finding.as_section"),
+}
 WIDTH = 78  # maximum width of a signature, which fits a 1366-pixel window
 KINDS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 HEADINGS = "| key | type | default | meaning { .meaning } |\n|---|---|---|---|"
@@ -76,7 +80,7 @@ def describe_parameter(function: Any, parameter: Any) -> str:
     option = parameter.opts[0] if parameter.opts[0].startswith("--") else ""
     name = f"{option} {parameter.metavar or (shape if option else parameter.name.upper())}".strip()
     value = " ".join(map(str, parameter.default)) if isinstance(parameter.default, tuple) else parameter.default
-    default = "" if value is None or value is False else f"`{value}`"
+    default = "" if value is None or value is False or value == "" else f"`{value}`"
     if parameter.required or isinstance(parameter.show_default, str):
         default = "required" if parameter.required else parameter.show_default
     return f"| `{name}` | {default} | {parameter.help or ''} |"
@@ -177,10 +181,9 @@ def summary(thing: Any) -> str:
 
 
 def is_public(member: Any) -> bool:
-    """Whether a class member is a public function of Lamina."""
-    return (
-        inspect.isfunction(member) and member.__module__.startswith("lamina.") and not member.__name__.startswith("_")
-    )
+    """Whether a class member is a function of Lamina for users."""
+    named = inspect.isfunction(member) and member.__module__.startswith("lamina.") and member.__name__[0] != "_"
+    return named and member.__qualname__ not in INTERNAL
 
 
 def signature(function: Any) -> str:

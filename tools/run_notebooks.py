@@ -26,7 +26,7 @@ def main() -> None:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             execute(notebook)
-        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
         print(os.path.relpath(path))
 
 

@@ -14,9 +14,12 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 
 import lamina
+from lamina.analysis import gradients
+from lamina.analysis.degradation import verdict
 from lamina.analysis.difficulty import cut, difficulties
 from lamina.analysis.finding import label_runs
 from lamina.analysis.layers import record_gates
+from lamina.figures.charts import Series
 from lamina.model.layers.fusion import GatedFusion
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.loading import load_run
@@ -84,6 +87,13 @@ def test_gradients_match_the_records(trained: TrainedRun, tmp_path: Path) -> Non
         expected = [{"step": each["step"], "norms": each["encoder"]} for each in records if each["kind"] == "gradients"]
         assert found[run.name] == expected
         assert [each["step"] for each in expected] == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("last", "times"), [([0.1, 0.3], "3"), ([2e-11, 0.2], "10¹⁰"), ([0.0, 0.2], "∞")], ids=["3", "10^10", "infinite"]
+)
+def test_the_spread_of_gradients_is_a_readable_number(last: list[float], times: str) -> None:
+    assert gradients.verdict(last) == f"final gradients differ by up to {times}× between layers"
 
 
 def test_difficulty_by_hand() -> None:
@@ -248,6 +258,15 @@ def test_degradation_scores_training_and_validation_pairs(trained: TrainedRun, d
     assert all(0 < row["loss"] < 10 for row in rows)  # type: ignore[attr-defined]
     drawn = {path.stem for path in tmp_path.glob("degradation-*.svg")}
     assert drawn == {f"degradation-{what}-{pairs}" for what in ("bleu", "loss") for pairs in ("training", "validation")}
+    best = min((row for row in rows if row["pairs"] == "valid"), key=lambda row: row["loss"])["run"]  # type: ignore[attr-defined]
+    title = f'aria-label="loss on validation pairs, 2 encoder layers: {best} is best"'
+    assert title in (tmp_path / "degradation-loss-validation.svg").read_text()
+
+
+@pytest.mark.parametrize(("deep", "change"), [(12.34, "+11.1"), (1.198, "-0.032"), (1.23, "+0")])
+def test_a_small_change_by_depth_keeps_its_digits(deep: float, change: str) -> None:
+    title = verdict([Series("msc", [(4.0, 1.23), (24.0, deep)])])
+    assert title == f": msc changes by {change} from 4 to 24 layers"
 
 
 def test_report_has_all_applicable_sections(trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path) -> None:

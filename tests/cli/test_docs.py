@@ -246,3 +246,13 @@ def run_page(page: str, smaller: dict[str, str]) -> list[str]:
                 assert result.returncode == 0, f"{shlex.join(words)}\n{result.stderr}"
                 ran.append(words[0])
     return ran
+
+
+def test_short_inline_code_stays_on_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    from build_site import prepare
+
+    whole = "Use `--no-filter`{ .whole } and `beam`, not `" + "long-" * 8 + "`."
+    assert prepare(whole.replace("{ .whole }", ""), tmp_path) == whole
+    for unchanged in ("# The `--int8` option\n", "```\n`--int8`\n```\n", "    `--int8`\n"):
+        assert prepare(unchanged, tmp_path) == unchanged

@@ -321,9 +321,12 @@ def test_rare_characters_are_pieces_not_bytes(tmp_path: Path) -> None:
 def test_the_report_describes_the_pipeline_of_text_from(tmp_path: Path) -> None:
     write_corpus(tmp_path, pairs=50)
     files = arguments(tmp_path)[:7]
-    assert run(*files, "--subwords", "none", "--out", tmp_path / "words").returncode == 0
+    options = "--subwords", "none", "--langs", "uk", "fr"
+    assert run(*files, *options, "--out", tmp_path / "words").returncode == 0
     result = run(*files, "--text-from", tmp_path / "words", "--out", tmp_path / "again")
     assert result.returncode == 0, result.stderr
+    assert (tmp_path / "again" / "report.md").read_text().startswith("# Prepared data: uk → fr\n")
+    assert repr(PreparedData(tmp_path / "again")).startswith(f"PreparedData('{tmp_path / 'again'}', uk → fr, ")
     line = re.search(r"## Vocabulary\n\n(.*)", (tmp_path / "again" / "report.md").read_text())[1]
     assert line.startswith("none, shared by both sides: ")
     assert line == re.search(r"## Vocabulary\n\n(.*)", (tmp_path / "words" / "report.md").read_text())[1]

@@ -122,6 +122,14 @@ def test_compare_needs_two_outputs(folder: Path) -> None:
     assert result.stderr.startswith(f"lamina: Only {folder / 'hyp'} was given. Give the baseline first")
 
 
+@pytest.mark.parametrize("option", ["--output out", "--int8", "--shortlist list", "--beam 3"])
+def test_decoding_options_need_runs(option: str, folder: Path) -> None:
+    files = "--ref", folder / "ref", "--hyp", folder / "hyp", "--hyp", folder / "ref"
+    result = run("compare", *files, *option.split())
+    message = f"{option.split()[0]} is for the translations of runs; omit it with --hyp."
+    assert (result.returncode, result.stderr) == (2, f"lamina: {message}\n")
+
+
 @pytest.mark.parametrize("verb", ["score", "compare"])
 def test_help_has_examples(verb: str) -> None:
     result = run(verb, "--help")

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lamina.analysis.page import definitions, figure, page, section, table
+from lamina.analysis.page import definitions, figure, page, paragraph, section, table
 from lamina.figures.axes import Axis, tick_text
 from lamina.figures.charts import BOTTOM, HEIGHT, LEFT, RIGHT, Bars, Series, bar_chart, line_chart
 from lamina.figures.colours import ORDERED, RISING, SERIES, SERIES_ON_DARK, is_dark, ramp
@@ -210,3 +210,7 @@ def test_a_page_is_complete_and_self_contained() -> None:
     assert '<td>x&lt;y</td><td class="number">1.5</td>' in whole
     assert not re.search(r"(?:src|href)=\"(?!data:|#)|@import|url\(", whole)
     assert "<dt>a&amp;b</dt><dd><b>c</b></dd>" in definitions([("a&b", "<b>c</b>")])
+
+
+def test_paragraphs_mark_code() -> None:
+    assert paragraph("`top` < `msc`", "soft") == '<p class="soft"><code>top</code> &lt; <code>msc</code></p>'

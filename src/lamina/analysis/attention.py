@@ -49,8 +49,8 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
     cells, data = [], []
     for name, caption, weights_TS in maps(model, source_1S, prefix_1T):
         values = weights_TS.tolist()
-        title = f"{label}: {caption.rstrip('.').replace('Decoder', 'decoder')}"
-        drawing = heat_map(values, labels, full=1.0, title=title)
+        place, largest = caption.rstrip(".").replace("Decoder", "decoder"), weights_TS.amax(dim=-1).mean().item()
+        drawing = heat_map(values, labels, full=1.0, title=f"{label}, {place}: largest weight {largest:.2f} on average")
         pictures.append(Picture(name, drawing, caption, detail=bool(pictures) and name != "surface"))
         alignments: list[tuple[Cell, ...]] = [
             (name, rows[t], columns[int(row.argmax())], float(row.max())) for t, row in enumerate(weights_TS)

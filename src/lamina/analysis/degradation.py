@@ -77,7 +77,9 @@ def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, l
     own = [row for row in rows if row[3] == split]
     if len({row[2] for row in rows}) == 1:  # a single depth: bars instead of lines
         bars = Bars(label, [float(row[column]) for row in own])
-        axis, title = Axis.over(label, bars.values, zero=True), f"{label} on {pairs} pairs, {own[0][2]} encoder layers"
+        axis = Axis.over(label, bars.values, zero=True)
+        best = max(own, key=lambda row: row[4]) if column == 4 else min(own, key=lambda row: row[5])
+        title = f"{label.split()[0]} on {pairs} pairs, {own[0][2]} encoder layers: {best[0]} is best"
         return Picture(name, bar_chart([row[0] for row in own], [bars], axis, "run", title), caption)
     series = [
         Series(kind, sorted((row[2], float(row[column])) for row in rows if (row[1], row[3]) == (kind, split)))
@@ -97,4 +99,5 @@ def verdict(series: Sequence[Series]) -> str:
         return ""
     change, largest = max(changes, key=lambda pair: abs(pair[0]))
     depths = f"from {largest.points[0][0]:.0f} to {largest.points[-1][0]:.0f} layers"
-    return f": {largest.name} changes by {change:+.1f} {depths}"
+    amount = f"{change:+.1f}" if abs(change) >= 1 else f"{change:+.2g}"
+    return f": {largest.name} changes by {amount} {depths}"

@@ -18,6 +18,7 @@ READING = (
     "close together mean that all layers learn; lines that are orders of magnitude apart mean that some layers "
     "hardly learn, or are unstable."
 )
+SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def analyze_gradients(runs: Sequence[Path]) -> Finding:
@@ -48,5 +49,7 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
 def verdict(last: Sequence[float]) -> str:
     """Describe the spread of the final gradient norms."""
     ratio = max(last) / min(last) if min(last) > 0 else float("inf")
-    times = f"{ratio:.0f}" if ratio < 1e4 else f"10^{log10(ratio):.0f}" if ratio < float("inf") else "∞"
+    times = f"{ratio:.0f}"
+    if ratio >= 1e4:
+        times = "∞" if ratio == float("inf") else "10" + f"{log10(ratio):.0f}".translate(SUPERSCRIPT)
     return f"final gradients differ by up to {times}× between layers"

@@ -83,8 +83,9 @@ def folded(title: str, *parts: str) -> str:
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """Render plain text as a paragraph."""
-    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+    """Render text as a paragraph; only `code` is marked up."""
+    content = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return f'<p class="{kind}">{content}</p>' if kind else f"<p>{content}</p>"
 
 
 def figure(drawing: str, caption: str) -> str:

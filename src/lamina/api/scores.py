@@ -78,6 +78,9 @@ def compare(
     significance: Literal["bootstrap", "randomisation", "both"] = "bootstrap",
     samples: int | None = None,
     seed: int = 1,
+    checkpoint: str | int = "best",
+    int8: bool = False,
+    shortlist: StrPath | None = None,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: int | None = None,
     progress: bool | Progress | None = None,
@@ -86,7 +89,7 @@ def compare(
     """Compare runs on a test set, like `lamina compare`: scores with 95% intervals, differences and p-values.
 
     The first system is the baseline: the first of `baselines` (`"copy"`, `"lead-3"`) if there are any, else the first
-    run. The other arguments are those of `lamina.evaluate`.
+    run. The other arguments are those of `lamina.evaluate` and apply to every run.
 
     Example:
         >>> comparison = lamina.compare(["runs/first", "runs/second"], ("test.en", "test.de"), metrics="chrf")
@@ -110,7 +113,7 @@ def compare(
     names = names_to_compare([metrics] if isinstance(metrics, str) else metrics)
     sources, gold = open_test_set(test, references, lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
     outputs = [run_baseline(name, sources) for name in baselines]
-    loading = Loading(device=device, threads=threads)
+    loading = Loading(checkpoint, device, threads, int8, shortlist)
     with show_progress(progress) as shown:
         for run in runs:
             lines, gold = run_on_test(run, loading, sources, gold, dict(search), shown)

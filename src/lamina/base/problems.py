@@ -46,4 +46,4 @@ def _options(root: type[Settings], data: Any, path: list[str]) -> list[str]:
     for name in path:
         data = data.get(name) if isinstance(data, Mapping) else None
         settings = settings.part(name, data) if settings is not None else None
-    return list(settings.model_fields) if settings is not None else []
+    return settings.keys() if settings is not None else []

@@ -21,3 +21,8 @@ class Settings(BaseModel):
         field = cls.model_fields.get(name)
         kind = field.annotation if field is not None else None
         return kind if isinstance(kind, type) and issubclass(kind, Settings) else None
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """The keys that a user may give."""
+        return list(cls.model_fields)

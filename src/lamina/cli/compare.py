@@ -10,7 +10,20 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from lamina.cli.options import AsJson, Device, Lowercase, Metrics, Sources, Threads, Tokenize, with_search_options
+from lamina.cli.options import (
+    AsJson,
+    Checkpoint,
+    Device,
+    Int8,
+    Lowercase,
+    Metrics,
+    ShortlistFolder,
+    Sources,
+    Threads,
+    Tokenize,
+    flag,
+    with_search_options,
+)
 from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import UsageError
 
@@ -54,6 +67,9 @@ def compare(
         Path | None, typer.Option("--output", metavar="DIR", help="Also write each run's translations to this folder.")
     ] = None,
     force: Force = False,
+    checkpoint: Checkpoint = "best",
+    int8: Int8 = False,
+    shortlist: ShortlistFolder = None,
     device: Device = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
@@ -90,6 +106,9 @@ def compare(
                 significance=significance,
                 samples=samples,
                 seed=seed,
+                checkpoint=checkpoint,
+                int8=int8,
+                shortlist=shortlist,
                 device=device,
                 threads=threads,
                 progress=progress,
@@ -99,8 +118,10 @@ def compare(
     else:
         if not hypotheses or not references:
             raise UsageError("Give --ref and at least two --hyp, or at least two runs and --test SRC TGT.")
-        if output is not None:
-            raise UsageError("--output is for the translations of runs; omit it with --hyp.")
+        decoding = {**search, "output": output, "int8": int8 or None, "shortlist": shortlist}
+        for name, value in decoding.items():
+            if value is not None:
+                raise UsageError(f"{flag(name)} is for the translations of runs; omit it with --hyp.")
         names, systems = names_to_compare(metrics or []), [str(path) for path in hypotheses]
         if len(systems) < 2:
             raise UsageError(

@@ -112,9 +112,12 @@ class Plan:
         return {name: source for name, source in parts.items() if source is not None}
 
     def find_languages(self) -> tuple[str, str]:
-        """The given languages, or the suffixes of the training files without compression suffixes."""
+        """The given languages or those of a given pipeline, else the suffixes of the training files."""
         if self.text.languages is not None:
             return self.text.languages
+        if self.text.text_from is not None:
+            pipeline = TextPipeline.load(find_text(Path(self.text.text_from)))
+            return pipeline.source.language, pipeline.target.language
         if not isinstance(self.train, TwoFiles):
             return ("source", "target")
         names = [path.with_suffix("") if path.suffix in (".gz", ".zst") else path for path in self.train.paths]

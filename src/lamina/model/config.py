@@ -60,6 +60,11 @@ class ModelConfig(Settings):
             return super().part(name, value)
         return table.get(str(value.get("type"))) if isinstance(value, Mapping) else None
 
+    @classmethod
+    def keys(cls) -> list[str]:
+        """The keys of a recipe's `model`: vocabulary sizes come from the data, and `size` sets other keys."""
+        return ["size", *(name for name in cls.model_fields if name not in ("source_vocab", "target_vocab"))]
+
     def problems(self) -> list[Problem]:
         """All incompatibilities between the options."""
         found: list[Problem] = []

@@ -118,7 +118,9 @@ def run_on_test(
     progress: Progress,
 ) -> tuple[list[str], Gold]:
     """Translate a test set with a run; also return the gold with the run's target language."""
+    progress(f"loading {name_of(run)}", 0, None)
     translator = loading.open(run)
+    progress(f"loading {name_of(run)}", 1, 1)
     settings = translator.settings.with_options(**search)
     lines = translate_all(translator, name_of(run), sources, settings, progress)
     return lines, replace(gold, language=translator.text.target.language)

@@ -99,8 +99,8 @@ class Run:
         parts = (recipe.model.encoder.type, recipe.model.bridge.type, recipe.model.head.type)
         step = max(self.checkpoints.steps(), default=0)
         found = [("system", recipe.system or " × ".join(parts))]
-        found.append(("steps", f"{step:,} of {recipe.train.max_steps:,} steps"))
-        return [*found, ("best", f"best step {best:,}")] if best is not None else found
+        found.append(("progress", f"{step:,} of {recipe.train.max_steps:,} steps"))
+        return [*found, ("checkpoint", f"best step {best:,}")] if best is not None else found
 
     def __repr__(self) -> str:
         facts = self.facts() if (self.folder / "recipe.yaml").is_file() else [("steps", "not started")]

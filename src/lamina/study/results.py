@@ -20,8 +20,10 @@ from lamina.errors import DataError
 from lamina.scoring.metrics import build_metrics
 from lamina.scoring.protocol import Gold, score
 from lamina.scoring.significance import compare_seeds
+from lamina.store.checkpoints import Checkpoints
 from lamina.store.history import read_records
-from lamina.training.averaging import average
+from lamina.store.model_files import WEIGHTS
+from lamina.training.averaging import average, choose_steps
 from lamina.translation import load
 
 COSTS = ("system", "parameters", "training tokens/s", "decoded sentences/s")
@@ -75,14 +77,13 @@ def evaluate(
     run: Path, system: str, seed: int, tests: Mapping[str, TestSet], metrics: Sequence[str], last: int | None
 ) -> RunResult:
     """Translate the test sets, unless outputs of these weights are cached; `last` checkpoints are averaged."""
-    model = run / "model" if last is None else average(run, last=last)[0]
-    weights = model / "model.safetensors"
-    path, weights_digest = run / "study-output.json", digest(weights)
+    weights = weight_files(run, last)
+    path, digests = run / "study-output.json", [digest(file) for file in weights]
     cached = read_output(path)
     sources = {name: test.sources for name, test in tests.items()}
-    if cached.get("weights") != weights_digest or cached.get("sources") != sources:
-        cached = {"weights": weights_digest, "sources": sources}
-        translator = load(model)
+    if cached.get("weights") != digests or cached.get("sources") != sources:
+        cached = {"weights": digests, "sources": sources}
+        translator = load(run / "model" if last is None else average(run, last=last)[0])
         started = time.monotonic()
         cached["outputs"] = {
             name: [each.text for each in translator.translate(test.sources)] for name, test in tests.items()
@@ -95,9 +96,15 @@ def evaluate(
         for name, test in tests.items()
         for metric in build_metrics(metrics, test.gold)
     }
-    return RunResult(
-        system, seed, run, cached["outputs"], scores, count_parameters(weights), cached["sentences_per_second"]
-    )
+    parameters = count_parameters(weights[0])
+    return RunResult(system, seed, run, cached["outputs"], scores, parameters, cached["sentences_per_second"])
+
+
+def weight_files(run: Path, last: int | None) -> list[Path]:
+    """The weights that a run is evaluated with: those of its best model, or of its last checkpoints."""
+    checkpoints = Checkpoints(run / "checkpoints")
+    folders = [run / "model"] if last is None else map(checkpoints.path, choose_steps(checkpoints, last, None))
+    return [folder / WEIGHTS for folder in folders]
 
 
 def read_output(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FineGrainedSettings(MixSettings):
-    """`type: fine_grained`. X_0 is the embedding without positions, as published."""
+    """`type: fine_grained`. Layer 0 is the embedding without positions, as published."""
 
     type: Literal["fine_grained"] = "fine_grained"
     embedding: Literal["input", "surface"] | None = "surface"

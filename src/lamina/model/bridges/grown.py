@@ -21,7 +21,7 @@ class GrownBridgeSettings(BridgeSettings):
     """`type: grown`."""
 
     type: Literal["grown"] = "grown"
-    wiring: Literal["paper", "release"] = "paper"  # `release`: trained layers read H1 + LN_e(x)
+    wiring: Literal["paper", "release"] = "paper"  # `release`: trained layers also read the normalised embedding
     new_layers: PositiveInt | None = None  # number of new decoder layers; None is a quarter
 
     grows_decoder: ClassVar[bool] = True

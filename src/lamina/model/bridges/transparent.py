@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class MixSettings(BridgeSettings):
     """Settings shared by the bridges that mix all encoder layers."""
 
-    embedding: Literal["input", "surface"] | None  # X_0: with positions, without, or omitted
-    embedding_norm: bool  # normalise X_0, in post-norm models
+    embedding: Literal["input", "surface"] | None  # layer 0: with positions, without, or omitted
+    embedding_norm: bool  # normalise layer 0, in post-norm models
     weight_dropout: Rate = 0.0  # dropout on the weights after the softmax
     dropconnect: Rate = 0.0  # dropout on the weights before the softmax
 

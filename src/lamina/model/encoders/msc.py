@@ -36,8 +36,8 @@ class MscSettings(EncoderSettings):
     layers: Depth
     blocks: Annotated[tuple[PositiveInt, ...], Field(strict=False)] | None = None  # layers of each block; None: equal
     fusion: Fusion = "gate"  # how self-attention and context attention are combined
-    cell: Literal["gru", "ffn"] = "gru"  # computes C^n from C^{n-1} and B^n
-    context_attention: bool = True  # whether layers attend to C^{n-1}
+    cell: Literal["gru", "ffn"] = "gru"  # computes a block's context from its output and the previous context
+    context_attention: bool = True  # whether layers attend to the previous block's context
 
     makes_contexts: ClassVar[bool] = True
 

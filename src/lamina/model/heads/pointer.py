@@ -33,7 +33,7 @@ class PointerSettings(HeadSettings):
     """`type: pointer`."""
 
     type: Literal["pointer"] = "pointer"
-    reads_input: bool = True  # whether p_gen also depends on the decoder's input
+    reads_input: bool = True  # whether the gate between generating and copying also depends on the decoder's input
     coverage: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # weight λ of the coverage loss
 
     copies: ClassVar[bool] = True
