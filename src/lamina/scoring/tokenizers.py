@@ -13,7 +13,7 @@ from lamina.names import nearest
 STANDARD = "13a"
 WITHOUT_SPACES = {"th", "lo", "km", "my", "bo"}  # written without spaces between words; scored by character
 MORPHEMES = {"ja": ("ja-mecab", "MeCab"), "ko": ("ko-mecab", "mecab_ko")}  # tokenizer and the package it requires
-LONG_WORD = 15  # mean word length, in characters, above which a text is assumed to have no spaces between words
+LONG_WORD, LONG_CJK_WORD = 15, 5  # mean word length above which a text has no spaces, the latter in Chinese or Japanese
 
 
 def language_tokenizer(language: str | None) -> str:
@@ -49,4 +49,6 @@ def has_no_spaces(references: Sequence[Sequence[str]]) -> bool:
     words = text.split()
     letters = sum(map(len, words))
     foreign = sum(character >= "\u0e00" for character in text)  # Thai and all later blocks, including CJK
-    return bool(words) and letters / len(words) > LONG_WORD and foreign > letters / 2
+    cjk = sum("\u3040" <= character <= "\u9fff" for character in text)  # kana and ideographs
+    longest = LONG_CJK_WORD if cjk > letters / 2 else LONG_WORD
+    return bool(words) and letters / len(words) > longest and foreign > letters / 2
