@@ -1,12 +1,14 @@
 """Training speed of `lamina train` and Hugging Face Marian with the same shape and batches.
 
     pip install transformers
-    python benchmarks/training_speed.py DATA [--size tiny] [--rounds 5] [--steps 4]
+    python benchmarks/training_speed.py DATA [--size tiny] [--rounds 5] [--steps 4] [--before OTHER/src]
 
 DATA is a folder written by `lamina prepare`. Each system runs in its own process, so that peak memory is measured
-separately, and they are interleaved. Both are post-norm, with residual dropout 0.1, label smoothing 0.1, shared
-embeddings and a fused Adam. Prints JSON: non-padding source and target tokens per second, the medians of the ratios,
-and peak memory. On a busy machine use `--threads 1` and read `cpu_ratio`, which compares tokens per second of CPU time.
+separately, and they are interleaved; `--before` adds the sources of another checkout of Lamina, to compare two commits.
+All are post-norm, with residual dropout 0.1, label smoothing 0.1, shared embeddings and a fused Adam. Prints JSON:
+non-padding source and target tokens per second, the speed of Lamina relative to each of the others (medians of the
+rounds' ratios), and peak memory. On a busy machine use `--threads 1` and read `cpu_ratio`, which compares tokens per
+second of CPU time.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import multiprocessing
 import os
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -95,17 +98,21 @@ def marian_step(data: Path, size: str, tokens: int) -> Step:
     return step
 
 
-MAKERS = {"lamina": lamina_step, "marian": marian_step}
+MAKERS = {"lamina": lamina_step, "before": lamina_step, "marian": marian_step}
 
 
-def work(name: str, data: Path, size: str, tokens: int, threads: int, pipe: Connection) -> None:
+def work(name: str, source: Path | None, data: Path, size: str, tokens: int, threads: int, pipe: Connection) -> None:
     """Serve requests: receive a number of steps; send tokens per second by wall and CPU time, and peak memory."""
+    if source is not None:
+        sys.path.insert(0, str(source))
     import torch
 
     from lamina.bench.training import real_tokens
     from lamina.corpus.batches import Batches, Position
     from lamina.corpus.prepared import PreparedData
 
+    if source is not None and not Path(sys.modules["lamina"].__file__ or "").is_relative_to(source):
+        raise SystemExit(f"{source}: has no package lamina")
     torch.set_num_threads(threads)
     step = MAKERS[name](data, size, tokens)
     updates = Batches(PreparedData(data).split("train"), tokens, seed=1).iterate(Position())
@@ -127,15 +134,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--steps", type=int, default=4, help="updates per turn")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--before", type=lambda path: Path(path).resolve(), help="sources of another checkout")
     options = parser.parse_args()
+    names = [name for name in MAKERS if name != "before" or options.before is not None]
     spawn = multiprocessing.get_context("spawn")
     pipes: dict[str, Connection] = {}
-    for name in MAKERS:
+    for name in names:
         pipes[name], remote = spawn.Pipe()
-        arguments = (name, options.data, options.size, options.tokens, options.threads, remote)
+        source = options.before if name == "before" else None
+        arguments = (name, source, options.data, options.size, options.tokens, options.threads, remote)
         spawn.Process(target=work, args=arguments, daemon=True).start()
-    speeds: dict[str, list[float]] = {name: [] for name in MAKERS}
-    cpu_speeds: dict[str, list[float]] = {name: [] for name in MAKERS}
+        remote.close()  # so that a failed process ends this one too
+    speeds: dict[str, list[float]] = {name: [] for name in names}
+    cpu_speeds: dict[str, list[float]] = {name: [] for name in names}
     memory: dict[str, float] = {}
     for turn in range(options.rounds + 1):
         for name, pipe in pipes.items():
@@ -147,17 +158,20 @@ def main() -> None:
     for pipe in pipes.values():
         pipe.send(None)
     ratios, cpu_ratios = (
-        [ours / theirs for ours, theirs in zip(each["lamina"], each["marian"], strict=True)]
+        {
+            name: [round(ours / theirs, 3) for ours, theirs in zip(each["lamina"], each[name], strict=True)]
+            for name in names[1:]
+        }
         for each in (speeds, cpu_speeds)
     )
     report = {
         **{key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()},
         "tokens_per_second": {name: round(statistics.median(values)) for name, values in speeds.items()},
-        "ratio": round(statistics.median(ratios), 3),
-        "ratios": [round(ratio, 3) for ratio in ratios],
+        "ratio": {name: statistics.median(values) for name, values in ratios.items()},
+        "ratios": ratios,
         "tokens_per_cpu_second": {name: round(statistics.median(values)) for name, values in cpu_speeds.items()},
-        "cpu_ratio": round(statistics.median(cpu_ratios), 3),
-        "cpu_ratios": [round(ratio, 3) for ratio in cpu_ratios],
+        "cpu_ratio": {name: statistics.median(values) for name, values in cpu_ratios.items()},
+        "cpu_ratios": cpu_ratios,
         "peak_memory_mb": {name: round(value) for name, value in memory.items()},
     }
     print(json.dumps(report, indent=2))

@@ -227,6 +227,11 @@ def read_jobs(out: Path) -> list[str]:
     return list(json.loads((out / "jobs.json").read_text()).values()) if (out / "jobs.json").exists() else []
 
 
+def is_at_work(out: Path, finished: int) -> bool:
+    """Whether at least this many shards are finished and the job of another one has started."""
+    return len(list(out.glob("part-*.txt"))) >= finished and len(read_jobs(out)) > finished
+
+
 @pytest.mark.slow
 def test_shards_on_a_cluster_killed_at_random_equal_one_run(data: Path, straight: Path, tmp_path: Path) -> None:
     text = "".join((data / "train.en").read_text() for _ in range(4))
@@ -237,10 +242,16 @@ def test_shards_on_a_cluster_killed_at_random_equal_one_run(data: Path, straight
         "translate", straight, *options, "--output", tmp_path / "parts", "--cluster", "local", "--shards", 4
     )
     generator = random.Random(3)
-    for _ in range(3):
+    for finished in range(3):  # kill the launcher and the job, each time with more shards finished
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
-            time.sleep(4 + 4 * generator.random())
+            deadline = time.monotonic() + 600
+            while not is_at_work(tmp_path / "parts", finished) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(4 * generator.random())
             os.killpg(process.pid, signal.SIGKILL)
+        job = cluster._OrphanedProcess(tmp_path / "parts" / "jobs", read_jobs(tmp_path / "parts")[-1])
+        if job.state == "RUNNING":
+            os.kill(job.number, signal.SIGKILL)
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3600)
     assert result.returncode == 0, result.stderr
     parts = sorted((tmp_path / "parts").glob("part-*.txt"))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import pytest
 import yaml
 
+from lamina.errors import StoppedError
 from lamina.recipe.loader import load_recipe
 from lamina.recipe.shipped import find_recipe
 from lamina.study import launch
@@ -107,6 +110,39 @@ def test_a_training_that_was_killed_says_so(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(launch.TrainingError) as caught:
         launch.train_all([training], 1, lambda *_: None)
     assert str(caught.value) == f"{tmp_path / 'plain-1.log'}: killed by SIGKILL. step 3"
+
+
+@pytest.mark.parametrize(
+    ("options", "threads"),
+    [
+        ([], ["--threads", "8"]),
+        (["--jobs", "3"], ["--threads", "2"]),
+        (["--jobs", "99"], ["--threads", "1"]),
+        (["--jobs", "3", "--threads", "5"], ["--threads", "5"]),
+        (["--jobs", "3", "--cluster", "local"], ["--threads", "2"]),
+        (["--cluster", "slurm"], []),  # its job's cores
+        (["--cluster", "slurm", "--threads", "5"], ["--threads", "5"]),
+    ],
+    ids=" ".join,
+)
+def test_runs_share_the_cores_that_the_study_may_use(
+    options: list[str], threads: list[str], study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def launch_nothing(trainings: list[Any], *_: object) -> None:
+        commands.extend((each[0] if isinstance(each, tuple) else each).command() for each in trainings)
+        raise StoppedError("Enough.", 75)
+
+    for name in ("train_all", "train_on_cluster"):
+        monkeypatch.setattr(f"lamina.study.study.{name}", launch_nothing)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(10**6, 10**6 + 8)))  # of a larger machine
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert run_lamina("study", study, "--out", tmp_path / "out", *options).returncode == 75
+    assert len(commands) == 4
+    for command in commands:
+        found = command[command.index("--threads") :][:2] if "--threads" in command else []
+        assert found == threads
 
 
 @pytest.mark.slow

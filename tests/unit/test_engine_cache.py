@@ -289,6 +289,17 @@ def test_threads_before_and_after_torch(monkeypatch: pytest.MonkeyPatch) -> None
     assert threads.thread_count() == 7
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has CPU affinity")
+def test_only_cores_that_the_process_may_use_are_counted() -> None:
+    code = (
+        "import os; from lamina.base.threads import default_threads, usable_cores\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(default_threads(), usable_cores())"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1\n"
+
+
 def test_torch_is_imported_only_if_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> Any:
         raise AssertionError(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -59,6 +58,7 @@ def prepare(
         PreparedData('pairs', en → de, 40 train and 2 valid pairs, vocabulary 291)
     """
     from lamina.base.progress import show_progress
+    from lamina.base.threads import usable_cores
     from lamina.corpus.filters import Filters
     from lamina.corpus.plan import Plan, TextOptions
     from lamina.corpus.prepare import prepare as prepare_data
@@ -69,4 +69,4 @@ def prepare(
     reading = fields, line_breaks == "symbol" or sentences, annotator
     with show_progress(progress) as shown, find_sources(train, valid, test, Path(out), *reading) as (splits, named):
         plan = Plan(*splits, text.named(named), filters, sentences, max_source)
-        return prepare_data(plan, Path(out), workers or os.cpu_count() or 1, shown)
+        return prepare_data(plan, Path(out), workers or usable_cores(), shown)

@@ -1,4 +1,4 @@
-"""The number of compute threads: torch's setting, readable and writable before torch is imported."""
+"""Numbers of cores and compute threads; torch's setting is readable and writable before torch is imported."""
 
 from __future__ import annotations
 
@@ -31,12 +31,16 @@ def default_threads() -> int:
     given = os.environ.get("OMP_NUM_THREADS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
-    if sys.platform != "linux":
-        return os.cpu_count() or 1
-    usable, cores = os.sched_getaffinity(0), set()
-    with suppress(OSError):
-        for number in usable:
-            topology = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
-            cores.add(topology.read_text(encoding="ascii"))
-        return len(cores)
-    return len(usable)
+    if sys.platform == "linux":
+        cores = set()
+        with suppress(OSError):
+            for number in os.sched_getaffinity(0):
+                topology = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+                cores.add(topology.read_text(encoding="ascii"))
+            return len(cores)
+    return usable_cores()
+
+
+def usable_cores() -> int:
+    """Number of logical cores that this process may use: `taskset` and Slurm may allow only some of the machine's."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

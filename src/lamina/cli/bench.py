@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -94,8 +93,8 @@ def bench_decode(
 def bench_prepare(
     train: Annotated[tuple[Path, Path], typer.Option("--train", metavar="SRC TGT", help="Two parallel files.")],
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Processes.", show_default="all cores")
-    ] = os.cpu_count() or 1,
+        int | None, typer.Option("--workers", min=1, help="Processes.", show_default="all cores")
+    ] = None,
     batch_tokens: Annotated[int, typer.Option("--batch-tokens", min=1, help="Padded target tokens per batch.")] = 4096,
     vocab_size: Annotated[int, typer.Option("--vocab-size", min=5, help="Number of subwords to learn.")] = 8000,
     repeats: Annotated[
@@ -108,10 +107,12 @@ def bench_prepare(
 
         lamina bench prepare --train train.en train.de
     """
+    from lamina.base.threads import usable_cores
     from lamina.bench.preparing import measure
     from lamina.corpus.reading import TwoFiles
 
-    print(json.dumps(measure(TwoFiles(*train), workers, batch_tokens, vocab_size, repeats), indent=2))
+    report = measure(TwoFiles(*train), workers or usable_cores(), batch_tokens, vocab_size, repeats)
+    print(json.dumps(report, indent=2))
 
 
 @bench.command("serve", cls=Command)

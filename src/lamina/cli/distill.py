@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -93,10 +92,10 @@ def distill(
     counts = write_training_text(plan, languages)
     if not quiet:
         print(f"lamina: {', '.join(f'{count:,} {reason}' for reason, count in counts.items())}", file=sys.stderr)
-    folder, cores = plan.folder, threads or os.cpu_count() or 1
+    folder = plan.folder
     train = TwoFiles(*(folder / "text" / f"train.{language}" for language in languages))
     with show_training(quiet) as show:
-        train_student(plan, prepare_text(plan, train, folder / "data"), out, cores, show)
+        train_student(plan, prepare_text(plan, train, folder / "data"), out, threads, show)
         references = bool(plan.targets) and not no_baseline and test is not None
         if references:
             if len(plan.sources) > 1:
@@ -104,7 +103,7 @@ def distill(
                     "The baseline needs exactly one --source and one --target; skip it with --no-baseline."
                 )
             data = prepare_text(plan, TwoFiles(plan.sources[0], plan.targets[0]), folder / "reference-data")
-            train_student(plan, data, folder / "references", cores, show)
+            train_student(plan, data, folder / "references", threads, show)
     if test is not None:
         from lamina.study.distillation_report import compare_students, table_of, write_report
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,8 +101,8 @@ def prepare(
         ),
     ] = Filters.max_ratio,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=1024, help="Number of processes.", show_default="all cores")
-    ] = os.cpu_count() or 1,
+        int | None, typer.Option("--workers", min=1, max=1024, help="Number of processes.", show_default="all cores")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
     """Turn raw parallel text into a data folder for training, with a report of what was dropped and why.

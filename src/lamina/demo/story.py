@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from lamina.analysis.sections import Outputs
 from lamina.base.files import write_file
 from lamina.base.progress import Progress, no_progress
+from lamina.base.threads import default_threads, usable_cores
 from lamina.corpus.plan import Plan, TextOptions
 from lamina.corpus.prepare import prepare
 from lamina.corpus.reading import TwoFiles
@@ -47,7 +47,7 @@ def prepare_corpus(out: Path, size: DemoSize, progress: Progress = no_progress) 
         write_file(done, sizes)
     splits = [TwoFiles(text / f"{split}.en", text / f"{split}.de") for split in ("train", "valid", "test")]
     plan = Plan(train=splits[0], valid=splits[1], test=splits[2], text=TextOptions(vocab_size=VOCABULARY))
-    prepare(plan, out / "data", os.cpu_count() or 1, progress)
+    prepare(plan, out / "data", usable_cores(), progress)
 
 
 def claim_folder(out: Path) -> None:
@@ -61,7 +61,7 @@ def claim_folder(out: Path) -> None:
 
 def train_side_by_side(out: Path, size: DemoSize, show: Show) -> None:
     """Train both systems in parallel, each with half of the cores; both resume if interrupted."""
-    threads = max(1, (os.cpu_count() or 1) // len(SYSTEMS))
+    threads = max(1, default_threads() // len(SYSTEMS))
     overrides = (f"train.warmup={max(1, size.steps // 6)}", f"train.gradients_every={max(1, size.steps // 30)}")
     trainings = [
         Training(name, recipe, out / "data", out / "runs" / name, size.steps, overrides, threads)

@@ -12,7 +12,6 @@ Finished parts are not repeated, so the same command resumes.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 from lamina.base.files import digest, write_file
 from lamina.base.progress import Progress
 from lamina.base.reading import damage_named, read_json, read_lines
+from lamina.base.threads import usable_cores
 from lamina.corpus.filters import Filters
 from lamina.corpus.plan import Plan, TextOptions
 from lamina.corpus.prepare import prepare
@@ -168,10 +168,10 @@ def prepare_text(plan: Distillation, train: TwoFiles, out: Path) -> PreparedData
     text = TextOptions(text_from=find_model_folder(plan.teachers[0]))
     filters = Filters(active=("empty", "long"))
     preparation = Plan(train=train, valid=TwoFiles(*plan.valid), text=text, filters=filters)
-    return prepare(preparation, out, os.cpu_count() or 1)
+    return prepare(preparation, out, usable_cores())
 
 
-def train_student(plan: Distillation, data: PreparedData, run: Path, threads: int, show: Show) -> None:
+def train_student(plan: Distillation, data: PreparedData, run: Path, threads: int | None, show: Show) -> None:
     """Run `lamina train`, which returns immediately if the run is finished."""
     recipe = load_recipe_for(data, plan.student, plan.overrides)
     steps = recipe.train.max_steps

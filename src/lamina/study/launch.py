@@ -32,7 +32,7 @@ class Training:
     run: Path
     steps: int
     overrides: tuple[str, ...]
-    threads: int
+    threads: int | None  # None: one per core that the process may use
 
     @property
     def log(self) -> Path:
@@ -44,7 +44,7 @@ class Training:
         overrides = (f"name={self.name}", f"train.max_steps={self.steps}", *self.overrides)
         return [
             *(sys.executable, "-m", "lamina", "train", self.recipe, "--data", str(self.data), "--out", str(self.run)),
-            *("--threads", str(self.threads)),
+            *(() if self.threads is None else ("--threads", str(self.threads))),
             *(part for override in overrides for part in ("--set", override)),
         ]
 

@@ -101,7 +101,7 @@ def read_study(path: Path) -> Study:
     return study
 
 
-def plan(study: Study, folder: Path, out: Path, threads: int) -> list[Training]:
+def plan(study: Study, folder: Path, out: Path, threads: int | None) -> list[Training]:
     """List the trainings of every system and seed; recipe files are relative to the study's folder."""
     trainings = []
     for system, entry in study.systems.items():
@@ -130,7 +130,7 @@ def run_study(
     folder: Path,
     out: Path,
     at_once: int,
-    threads: int,
+    threads: int | None,
     show: Show,
     cluster: Cluster | None = None,
     options: dict[str, Any] | None = None,
