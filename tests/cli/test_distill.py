@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lamina.study import distillation
+from lamina.translation.shards import InputPart
 from support import run_lamina
 
 STUDENT = """\
@@ -77,7 +78,7 @@ def test_finished_chunks_are_not_translated_again(
     plan = distillation.Distillation(
         (straight,), folder / "student.yaml", (folder / "some.en",), (), (data / "valid.en",) * 2, folder / "run", 2
     )
-    assert distillation.translate_sources(plan, (1, 1), False, "cpu", 1, lambda *_: None) == 0
+    assert distillation.translate_sources(plan, InputPart(1, 1), False, "cpu", 1, lambda *_: None) == 0
     assert written == ["000000.jsonl", "000001.jsonl", "000001.jsonl", "000002.jsonl"]
 
 
@@ -86,7 +87,7 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
         assert run_lamina(*arguments(folder, data, straight, "--shard", shard)) == (
             2,
             "",
-            f"lamina: --shard must be I/N with I from 1 to N, such as 2/4, but is `{shard}` instead.\n",
+            f"lamina: --shard must be I/N with I from 1 to N, such as 3/100, but is `{shard}` instead.\n",
         )
     twice = ("--target", folder / "some.de", "--target", folder / "some.de")
     assert run_lamina(*arguments(folder, data, straight, *twice)) == (
@@ -118,6 +119,18 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
 )
 def test_filter_reasons(source: str, target: str, reason: str | None) -> None:
     assert distillation.drop_reason(source, target) == reason
+
+
+def test_line_separators_inside_an_output_are_kept(folder: Path, data: Path, straight: Path) -> None:
+    (folder / "some.en").write_text("A dog.\n")
+    plan = distillation.Distillation(
+        (straight,), folder / "student.yaml", (folder / "some.en",), (), (data / "valid.en",) * 2, folder / "run", 2
+    )
+    outputs = plan.folder / "outputs"
+    outputs.mkdir(parents=True)
+    (outputs / "000000.jsonl").write_text('{"text": "Ein\u2028Hund."}\n')
+    assert distillation.write_training_text(plan, ("en", "de")) == {"kept": 1}
+    assert (plan.folder / "text" / "train.de").read_text() == "Ein\u2028Hund.\n"
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from lamina.translation import Translation, load
 from lamina.translation.onnx import OnnxBackend
 from support import run_lamina, scramble
 
-TRAINING = "train: {max_steps: 120, batch_tokens: 512, lr: 2.0e-3, warmup: 40, save_every: 120, validate_every: 120}\n"
+TRAINING = "train: {max_steps: 200, batch_tokens: 512, lr: 4.0e-3, warmup: 40, save_every: 200, validate_every: 200}\n"
 SIZES: dict[str, Any] = {"d_model": 64, "ffn_size": 128, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
 SCRIPT_PYTHON = os.environ.get("ONNX_PYTHON", sys.executable)  # or one with onnxruntime, numpy and sentencepiece only
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -58,7 +58,7 @@ def random(demo: Path, system: str) -> Path:
     """The same model untrained, with larger weights, so that outputs differ between sources."""
     folder = demo / "random" / system
     if not folder.exists():
-        torch.manual_seed(1)
+        torch.manual_seed(2)  # with seed 1, two hypotheses of `layerwise` differ only by rounding
         text = PreparedData(demo / "data").text
         model = scramble(
             build(system, size="tiny", vocab_size=len(text.source.vocabulary), dropout=0.0, **SIZES).eval()
@@ -94,18 +94,11 @@ def test_onnx(system: str, make: Callable[[Path, str], Path], demo: Path) -> Non
     outputs = load(run).translate(lines, beam=5)
     check_steps(run, out, lines[:20], outputs[:20])
     found = load(out).translate(lines, beam=5)
-    check_texts(found, outputs)
+    assert [each.text for each in found] == [each.text for each in outputs]
+    assert len({each.text for each in outputs}) > 50  # they depend on their sources
     command = [SCRIPT_PYTHON, "-I", out / "run.py", "--beam", "5", "--threads", "1"]
     script = subprocess.run(command, input=(demo / "test.en").read_bytes(), capture_output=True, check=True)
     assert script.stdout.decode() == "".join(f"{each.text}\n" for each in found)
-
-
-def check_texts(found: list[Translation], expected: list[Translation]) -> None:
-    """The same texts, which depend on their sources; of two hypotheses with one score, either is right."""
-    assert len({each.text for each in expected}) > 20
-    ties = [(one, other) for one, other in zip(found, expected, strict=True) if one.text != other.text]
-    assert len(ties) <= 1
-    assert all(one.score == pytest.approx(other.score, abs=5e-6) for one, other in ties)
 
 
 @pytest.mark.parametrize("system", ["transformer", "transformer-post"])
