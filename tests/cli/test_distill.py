@@ -149,21 +149,21 @@ def test_distillation_end_to_end(folder: Path, data: Path, straight: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_killed_distillation_resumes(place: Path, data: Path, straight: Path) -> None:
+def test_a_killed_distillation_resumes(folder: Path, data: Path, straight: Path) -> None:
     """SIGKILL after the first translations and after the student's first checkpoint: the student is the same."""
-    words = arguments(place, data, straight, "--set", "train.max_steps=60")
+    words = arguments(folder, data, straight, "--set", "train.max_steps=60")
     whole = run_lamina(*words)
     assert whole.returncode == 0, whole.stderr
-    run = (place / "run").rename(place / "whole")
+    run = (folder / "run").rename(folder / "whole")
     for reached in ("distill/outputs/000000.jsonl", "checkpoints/step_000003"):
         child = subprocess.Popen([sys.executable, "-c", IN_CHUNKS, *words])
-        while not (place / "run" / reached).exists():
+        while not (folder / "run" / reached).exists():
             assert child.poll() is None
             time.sleep(0.01)
         child.kill()
         assert child.wait() == -signal.SIGKILL
-    assert not (place / "run" / "checkpoints" / "step_000060").exists()
+    assert not (folder / "run" / "checkpoints" / "step_000060").exists()
     resumed = run_lamina(*words)
     assert resumed.returncode == 0, resumed.stderr
     student = Path("model", "model.safetensors")
-    assert (place / "run" / student).read_bytes() == (run / student).read_bytes()
+    assert (folder / "run" / student).read_bytes() == (run / student).read_bytes()
