@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lamina.study import distillation
+from lamina.translation.shards import InputPart
 from support import run_lamina
 
 STUDENT = """\
@@ -77,7 +78,7 @@ def test_finished_chunks_are_not_translated_again(
     plan = distillation.Distillation(
         (straight,), folder / "student.yaml", (folder / "some.en",), (), (data / "valid.en",) * 2, folder / "run", 2
     )
-    assert distillation.translate_sources(plan, (1, 1), False, "cpu", 1, lambda *_: None) == 0
+    assert distillation.translate_sources(plan, InputPart(1, 1), False, "cpu", 1, lambda *_: None) == 0
     assert written == ["000000.jsonl", "000001.jsonl", "000001.jsonl", "000002.jsonl"]
 
 
@@ -86,7 +87,7 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
         assert run_lamina(*arguments(folder, data, straight, "--shard", shard)) == (
             2,
             "",
-            f"lamina: --shard must be I/N with I from 1 to N, such as 2/4, but is `{shard}` instead.\n",
+            f"lamina: --shard must be I/N with I from 1 to N, such as 3/100, but is `{shard}` instead.\n",
         )
     twice = ("--target", folder / "some.de", "--target", folder / "some.de")
     assert run_lamina(*arguments(folder, data, straight, *twice)) == (
@@ -120,6 +121,18 @@ def test_filter_reasons(source: str, target: str, reason: str | None) -> None:
     assert distillation.drop_reason(source, target) == reason
 
 
+def test_line_separators_inside_an_output_are_kept(folder: Path, data: Path, straight: Path) -> None:
+    (folder / "some.en").write_text("A dog.\n")
+    plan = distillation.Distillation(
+        (straight,), folder / "student.yaml", (folder / "some.en",), (), (data / "valid.en",) * 2, folder / "run", 2
+    )
+    outputs = plan.folder / "outputs"
+    outputs.mkdir(parents=True)
+    (outputs / "000000.jsonl").write_text('{"text": "Ein\u2028Hund."}\n')
+    assert distillation.write_training_text(plan, ("en", "de")) == {"kept": 1}
+    assert (plan.folder / "text" / "train.de").read_text() == "Ein\u2028Hund.\n"
+
+
 @pytest.mark.slow
 def test_distillation_end_to_end(folder: Path, data: Path, straight: Path) -> None:
     more = ("--target", folder / "some.de", "--test", folder / "some.en", folder / "some.de")
@@ -136,21 +149,21 @@ def test_distillation_end_to_end(folder: Path, data: Path, straight: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_killed_distillation_resumes(place: Path, data: Path, straight: Path) -> None:
+def test_a_killed_distillation_resumes(folder: Path, data: Path, straight: Path) -> None:
     """SIGKILL after the first translations and after the student's first checkpoint: the student is the same."""
-    words = arguments(place, data, straight, "--set", "train.max_steps=60")
+    words = arguments(folder, data, straight, "--set", "train.max_steps=60")
     whole = run_lamina(*words)
     assert whole.returncode == 0, whole.stderr
-    run = (place / "run").rename(place / "whole")
+    run = (folder / "run").rename(folder / "whole")
     for reached in ("distill/outputs/000000.jsonl", "checkpoints/step_000003"):
         child = subprocess.Popen([sys.executable, "-c", IN_CHUNKS, *words])
-        while not (place / "run" / reached).exists():
+        while not (folder / "run" / reached).exists():
             assert child.poll() is None
             time.sleep(0.01)
         child.kill()
         assert child.wait() == -signal.SIGKILL
-    assert not (place / "run" / "checkpoints" / "step_000060").exists()
+    assert not (folder / "run" / "checkpoints" / "step_000060").exists()
     resumed = run_lamina(*words)
     assert resumed.returncode == 0, resumed.stderr
     student = Path("model", "model.safetensors")
-    assert (place / "run" / student).read_bytes() == (run / student).read_bytes()
+    assert (folder / "run" / student).read_bytes() == (run / student).read_bytes()

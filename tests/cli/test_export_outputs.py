@@ -27,9 +27,19 @@ from lamina.translation import Translation, load
 from lamina.translation.onnx import OnnxBackend
 from support import run_lamina, scramble
 
-TRAINING = "train: {max_steps: 120, batch_tokens: 512, lr: 2.0e-3, warmup: 40, save_every: 120, validate_every: 120}\n"
+TRAINING: dict[str, Any] = {"batch_tokens": 512, "lr": 4e-3, "warmup": 40}
+LIMIT = (0.0, 256)  # maximum length of outputs in transformers and CTranslate2
 SIZES: dict[str, Any] = {"d_model": 64, "ffn_size": 128, "encoder": {"layers": 2}, "decoder": {"layers": 2}}
+SEEDS = {"block-scale": 3}  # with seed 2, the candidates on either side of a beam's edge differ by 5e-7, by rounding
 SCRIPT_PYTHON = os.environ.get("ONNX_PYTHON", sys.executable)  # or one with onnxruntime, numpy and sentencepiece only
+ARGOS_PROGRAM = """
+import sys
+from argostranslate import package, sbd, translate
+sbd.MiniSBDSentencizer.split_sentences = lambda self, text: [text]  # its models would be downloaded
+package.install_from_path(sys.argv[1])
+for line in sys.stdin:
+    print(translate.translate(line.rstrip(), "en", "de"))
+"""
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
@@ -43,13 +53,16 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(demo: Path, system: str) -> Path:
-    run = demo / "runs" / system
+def trained(demo: Path, system: str, steps: int = 200) -> Path:
+    run, recipe = demo / "runs" / f"{system}-{steps}", demo / f"{system}.yaml"
     if not run.exists():
-        (demo / f"{system}.yaml").write_text(
-            f"name: {system}\nsystem: {system}\nmodel: {json.dumps(SIZES)}\n{TRAINING}"
-        )
-        done = run_lamina("train", demo / f"{system}.yaml", "--data", demo / "data", "--out", run)
+        sizes, start = SIZES, list[str | Path]()
+        if system == "depth-growing":
+            sizes = {**SIZES, "encoder": {"layers": 3}, "decoder": {"layers": 3}}
+            start = ["--grow-from", trained(demo, "transformer-post")]
+        train = {**TRAINING, "max_steps": steps, "save_every": steps, "validate_every": steps}
+        recipe.write_text(json.dumps({"name": system, "system": system, "model": sizes, "train": train}))
+        done = run_lamina("train", recipe, "--data", demo / "data", "--out", run, *start)
         assert done.returncode == 0, done.stderr
     return run
 
@@ -58,7 +71,7 @@ def random(demo: Path, system: str) -> Path:
     """The same model untrained, with larger weights, so that outputs differ between sources."""
     folder = demo / "random" / system
     if not folder.exists():
-        torch.manual_seed(1)
+        torch.manual_seed(SEEDS.get(system, 2))
         text = PreparedData(demo / "data").text
         model = scramble(
             build(system, size="tiny", vocab_size=len(text.source.vocabulary), dropout=0.0, **SIZES).eval()
@@ -94,24 +107,18 @@ def test_onnx(system: str, make: Callable[[Path, str], Path], demo: Path) -> Non
     outputs = load(run).translate(lines, beam=5)
     check_steps(run, out, lines[:20], outputs[:20])
     found = load(out).translate(lines, beam=5)
-    check_texts(found, outputs)
+    assert [each.text for each in found] == [each.text for each in outputs]
+    assert len({each.text for each in outputs}) > 50  # they depend on their sources
     command = [SCRIPT_PYTHON, "-I", out / "run.py", "--beam", "5", "--threads", "1"]
     script = subprocess.run(command, input=(demo / "test.en").read_bytes(), capture_output=True, check=True)
     assert script.stdout.decode() == "".join(f"{each.text}\n" for each in found)
 
 
-def check_texts(found: list[Translation], expected: list[Translation]) -> None:
-    """The same texts, which depend on their sources; of two hypotheses with one score, either is right."""
-    assert len({each.text for each in expected}) > 20
-    ties = [(one, other) for one, other in zip(found, expected, strict=True) if one.text != other.text]
-    assert len(ties) <= 1
-    assert all(one.score == pytest.approx(other.score, abs=5e-6) for one, other in ties)
-
-
 @pytest.mark.parametrize("system", ["transformer", "transformer-post"])
 def test_transformers(system: str, demo: Path) -> None:
+    """With models that end their outputs: at the maximum length, the searches rank unfinished ones differently."""
     transformers = pytest.importorskip("transformers")
-    run, out = trained(demo, system), demo / f"{system}-huggingface"
+    run, out = trained(demo, system, steps=700), demo / f"{system}-huggingface"
     assert run_lamina("export", run, "--to", "huggingface", "--out", out).returncode == 0
     lines = (demo / "test.en").read_text().splitlines()
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
@@ -121,4 +128,23 @@ def test_transformers(system: str, demo: Path) -> None:
         batch = tokenizer(lines[first : first + 50], return_tensors="pt", padding=True)
         with torch.inference_mode():
             written += tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
-    assert written == [each.text for each in load(run).translate(lines)]
+    assert written == [each.text for each in load(run).translate(lines, max_length=LIMIT)]
+
+
+def test_argostranslate(demo: Path, tmp_path: Path) -> None:
+    """Runs in the separate environment `ARGOS_PYTHON`, since Argos Translate pins sacremoses."""
+    python = os.environ.get("ARGOS_PYTHON")
+    if python is None:
+        pytest.skip("set ARGOS_PYTHON to a Python that has argostranslate")
+    run, out = trained(demo, "transformer", steps=700), tmp_path / "en-de.argosmodel"
+    assert run_lamina("export", run, "--to", "argos", "--out", out).returncode == 0
+    places = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), str(tmp_path))
+    environment = {**os.environ, **places, "ARGOS_COMPUTE_TYPE": "float32"}  # its default on a CPU is int8
+    source = (demo / "test.en").read_bytes()
+    done = subprocess.run(
+        [python, "-I", "-c", ARGOS_PROGRAM, out], input=source, env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    settings: dict[str, Any] = {"beam": 4, "lenpen": 0.2, "max_length": LIMIT}  # Argos Translate's own
+    expected = load(run).translate(source.decode().splitlines(), **settings)
+    assert done.stdout.decode().splitlines() == [each.text for each in expected]

@@ -1,10 +1,8 @@
-"""Packages for Argos Translate: contents, rejected models, and translation with Argos Translate itself."""
+"""Packages for Argos Translate: contents and rejected models."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -21,13 +19,6 @@ from support import run_lamina, save, scramble, small
 pytest.importorskip("ctranslate2")
 
 LINES = [f"the {a} {b} sees the {c}" for a in ("dog", "cat") for b in ("runs", "sings") for c in ("house", "tree")] * 4
-PROGRAM = """
-import sys
-from argostranslate import package, sbd, translate
-sbd.MiniSBDSentencizer.split_sentences = lambda self, text: [text]  # its models would be downloaded
-package.install_from_path(sys.argv[1])
-print(translate.translate(sys.argv[2], "en", "de"))
-"""
 
 
 def pipeline(language: str = "en") -> TextPipeline:
@@ -84,22 +75,3 @@ def test_unsupported_models_are_rejected(tmp_path: Path) -> None:
         "",
         f"lamina: --out must be a file that ends in .argosmodel, but is {tmp_path / 'a'} instead.\n",
     )
-
-
-@pytest.mark.slow
-def test_argostranslate_installs_and_translates(tmp_path: Path) -> None:
-    """Runs in the separate environment `ARGOS_PYTHON`, since Argos Translate pins sacremoses."""
-    python = os.environ.get("ARGOS_PYTHON")
-    if python is None:
-        pytest.skip("set ARGOS_PYTHON to a Python that has argostranslate")
-    text = pipeline()
-    write_model_folder(tmp_path / "model", plain(text), text, "Made by a test.")
-    out = tmp_path / "en-de.argosmodel"
-    assert run_lamina("export", tmp_path / "model", "--to", "argos", "--out", out).returncode == 0
-    places = {"XDG_DATA_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-    environment = {**os.environ, **places, "HOME": str(tmp_path)}
-    line = "the dog sees the tree"
-    command = [python, "-c", PROGRAM, out, line]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -40,9 +41,7 @@ def test_upload_and_download(stand_in: HubStandIn, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout == f"{stand_in.address}/me/model\n"
-    card = stand_in.repositories["me/model"]["README.md"].decode()
-    _, metadata, text = card.split("---\n", 2)
-    known = yaml.safe_load(metadata)
+    known, text = card_of(stand_in, "me/model")
     assert (known["library_name"], known["pipeline_tag"], known["license"]) == ("lamina", "translation", "mit")
     assert known["tags"] == ["collaborative", "lamina", "msc", "surface"]
     assert known["model-index"][0]["results"][0]["metrics"] == [{"type": "bleu", "value": 12.35}]
@@ -51,6 +50,45 @@ def test_upload_and_download(stand_in: HubStandIn, tmp_path: Path) -> None:
     expected = lamina.load(tmp_path / "run").translate(["w1 w2 w3"])[0]
     assert lamina.load("hf:me/model").translate(["w1 w2 w3"])[0].text == expected.text
     assert run_lamina("translate", "hf:me/model", stdin="w1 w2 w3\n").stdout == f"{expected.text}\n"
+
+
+def card_of(stand_in: HubStandIn, repository: str) -> tuple[dict[str, Any], str]:
+    _, metadata, text = stand_in.repositories[repository]["README.md"].decode().split("---\n", 2)
+    return yaml.safe_load(metadata), text
+
+
+def test_an_onnx_export_translates_from_the_hub(stand_in: HubStandIn, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    save(small(), tmp_path / "model")
+    out = tmp_path / "onnx"
+    assert run_lamina("export", tmp_path / "model", "--to", "onnx", "--out", out).returncode == 0
+    result = run_lamina("push", out, "me/graphs")
+    assert result == (0, f"{stand_in.address}/me/graphs\n", "Next: lamina translate hf:me/graphs\n")
+    metadata, text = card_of(stand_in, "me/graphs")
+    assert (metadata["library_name"], metadata["license"], metadata["tags"]) == ("lamina", "other", ["lamina", "onnx"])
+    assert 'lamina.load("hf:me/graphs")' in text
+    expected = lamina.load(tmp_path / "model").translate(["w1 w2 w3"])[0]
+    assert lamina.load("hf:me/graphs").translate(["w1 w2 w3"])[0].text == expected.text
+    (out / "decoder.onnx").write_bytes(b"nonsense")
+    assert run_lamina("push", out, "me/other") == (
+        3,
+        "",
+        f"lamina: {out / 'decoder.onnx'}: damaged (SHA-256 does not match onnx.json).\n",
+    )
+    assert "me/other" not in stand_in.repositories
+
+
+def test_the_card_of_an_export_is_completed(stand_in: HubStandIn, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "README.md").write_text("---\nlibrary_name: transformers\nlanguage: [en, de]\n---\n# Model\n")
+    result = run_lamina("push", tmp_path, "me/marian", "--license", "mit")
+    assert result == (0, f"{stand_in.address}/me/marian\n", "")  # Lamina does not read this format
+    assert card_of(stand_in, "me/marian") == (
+        {"library_name": "transformers", "pipeline_tag": "translation", "license": "mit", "language": ["en", "de"]},
+        "# Model\n",
+    )
 
 
 def test_mistakes_are_one_line(stand_in: HubStandIn, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -65,8 +64,9 @@ def distill(
         translate_sources,
         write_training_text,
     )
+    from lamina.translation.shards import InputPart
 
-    part = read_shard(shard)
+    part = InputPart.parse(shard)
     find_recipe(student)
     plan = Distillation(
         tuple(teachers),
@@ -83,7 +83,7 @@ def distill(
     plan.begin()
     with show_progress(quiet) as progress:
         missing = translate_sources(plan, part, int8, device, threads, progress)
-    if missing or part != (1, 1):
+    if missing or part.count > 1:
         state = f"other shards have {missing:,} chunks left" if missing else "all shards are complete"
         print(f"{out}: shard {shard} is complete; {state}.")
         return
@@ -114,12 +114,3 @@ def distill(
         write_report(rows, folder)
         print_columns(table_of(rows))
     say_next("lamina", "translate", out, quiet=quiet)
-
-
-def read_shard(given: str) -> tuple[int, int]:
-    """Parse `2/4`."""
-    match = re.fullmatch(r"(\d+)/(\d+)", given)
-    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not 1 <= number <= count:
-        raise UsageError(f"--shard must be I/N with I from 1 to N, such as 2/4, but is `{given}` instead.")
-    return number, count

@@ -14,8 +14,8 @@ def push(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Run, model or export folder.")],
     repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository; created if it does not exist.")],
     license_id: Annotated[
-        str, typer.Option("--license", help="Licence of the weights, as a Hub identifier.")
-    ] = "other",
+        str | None, typer.Option("--license", help="Licence of the weights, as a Hub identifier.")
+    ] = None,
     metrics: Annotated[
         Path | None, typer.Option("--metrics", help="Output of `lamina eval --json`, for the model card.")
     ] = None,
@@ -23,13 +23,15 @@ def push(
 ) -> None:
     """Upload a model and its card to the Hugging Face Hub.
 
-    Log in first with `hf auth login`. Afterwards `lamina.load("hf:OWNER/NAME")` and every command accept the model.
+    Log in first with `hf auth login`. Afterwards `lamina.load("hf:OWNER/NAME")` and every command accept the model;
+    an ONNX export can only translate, and other exports are read by their own libraries.
 
     [bold]Example[/bold]
 
         lamina push runs/first me/first-en-de --license cc-by-4.0
     """
-    from lamina.interop.huggingface.hub import push_model
+    from lamina.interop.huggingface.hub import LIBRARIES, export_format, push_model
 
     print(push_model(folder, repository, license_id, metrics, private))
-    say_next("lamina", "translate", f"hf:{repository}")
+    if LIBRARIES[export_format(folder)] == "lamina":
+        say_next("lamina", "translate", f"hf:{repository}")

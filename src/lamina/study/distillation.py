@@ -32,6 +32,7 @@ from lamina.recipe.loader import load_recipe_for
 from lamina.store.loading import find_model_folder
 from lamina.study.launch import Show, Training, train_all
 from lamina.translation import load
+from lamina.translation.shards import InputPart
 
 CHUNK = 2000  # sources per file; an interrupted chunk is translated again
 LOOP, TIMES = 4, 4  # an output in which an n-gram of size LOOP occurs TIMES times is dropped
@@ -89,14 +90,13 @@ class Distillation:
 
 
 def translate_sources(
-    plan: Distillation, shard: tuple[int, int], int8: bool, device: str, threads: int | None, progress: Progress
+    plan: Distillation, shard: InputPart, int8: bool, device: str, threads: int | None, progress: Progress
 ) -> int:
     """Translate the missing chunks of this shard; return the number of chunks still missing in all shards."""
     folder = plan.folder / "outputs"
     folder.mkdir(exist_ok=True)
-    number, count = shard
     chunks = list(read_chunks(plan.sources))
-    own = [index for index in range(len(chunks)) if index % count == number - 1]
+    own = [index for index in range(len(chunks)) if index % shard.count == shard.number - 1]
     missing = [index for index in own if not chunk_file(folder, index).is_file()]
     if missing:
         teacher = load(*plan.teachers, device=device, threads=threads, int8=int8)
@@ -131,7 +131,7 @@ def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[st
     for index, chunk in enumerate(read_chunks(plan.sources)):
         path = chunk_file(plan.folder / "outputs", index)
         with damage_named(path):
-            targets = [str(json.loads(line)["text"]) for line in path.read_text(encoding="utf-8").splitlines()]
+            targets = [str(json.loads(line)["text"]) for line in read_lines(path)]
         if len(targets) != len(chunk):
             raise DataError(
                 f"{path}: damaged ({len(targets)} translations of {len(chunk)} lines). Delete it to resume."

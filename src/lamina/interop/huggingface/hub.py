@@ -10,16 +10,19 @@ from typing import Any
 
 import yaml
 
+from lamina.base.reading import read_json
 from lamina.errors import DataError, MissingExtraError
 from lamina.store.hub import check_repository, first_line
 from lamina.store.loading import find_model_folder
 from lamina.store.model_files import CARD, CONFIG, read_config_file
 from lamina.store.model_folder import load_model_folder, model_card
-from lamina.store.onnx_folder import is_onnx_folder
+from lamina.store.onnx_folder import is_onnx_folder, read_description
 from lamina.text.pipeline import DESCRIPTION
 
+LIBRARIES = {None: "lamina", "onnx": "lamina", "ctranslate2": "ctranslate2", "huggingface": "transformers"}
 
-def push_model(path: Path, repository: str, license_id: str, metrics: Path | None, private: bool) -> str:
+
+def push_model(path: Path, repository: str, license_id: str | None, metrics: Path | None, private: bool) -> str:
     """Upload a run's model, or a folder written by `lamina export`; return its URL."""
     check_repository(repository)
     scores = [] if metrics is None else read_metrics(metrics)
@@ -39,44 +42,72 @@ def push_model(path: Path, repository: str, license_id: str, metrics: Path | Non
     return str(address)
 
 
-def write_hub_folder(path: Path, out: Path, repository: str, license_id: str, scores: list[dict[str, Any]]) -> None:
-    """Copy a folder and add metadata to its model card, unless the card already has some."""
-    exported = is_export(path)
-    folder = path if exported else find_model_folder(path)
-    origin = "" if exported else model_card(load_model_folder(folder).model, read_origin(folder))
+def write_hub_folder(
+    path: Path, out: Path, repository: str, license_id: str | None, scores: list[dict[str, Any]]
+) -> None:
+    """Copy a folder and complete the metadata of its model card; those in the card win over those inferred."""
+    form = export_format(path)
+    folder = path if form else find_model_folder(path)
+    origin = "" if form else model_card(load_model_folder(folder).model, read_origin(folder))
+    if form == "onnx":
+        read_description(folder)  # verifies the files
     shutil.copytree(folder, out, ignore=shutil.ignore_patterns("training_state.pt", "*.partial"))
     card = out / CARD
     before = card.read_text(encoding="utf-8") if card.is_file() else origin
-    if not before.startswith("---"):
-        metadata = yaml.safe_dump(
-            describe_metadata(folder, repository, license_id, scores), sort_keys=False, allow_unicode=True
-        )
-        usage = "" if exported else usage_text(repository)
-        card.write_text(f"---\n{metadata}---\n{before}{usage}{data_line(folder)}", encoding="utf-8")
+    present, body = split_card(before, folder / CARD)
+    if body == before:
+        body += (usage_text(repository) if LIBRARIES[form] == "lamina" else "") + data_line(folder)
+    metadata = {**describe_metadata(folder, form), **present}
+    if license_id is not None:
+        metadata["license"] = license_id
+    if scores:
+        metadata["model-index"] = [describe_scores(repository, scores)]
+    front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
+    card.write_text(f"---\n{front}---\n{body}", encoding="utf-8")
 
 
-def is_export(folder: Path) -> bool:
-    """Whether this is an export for another engine, whose files are uploaded unchanged."""
-    if is_onnx_folder(folder) or (folder / "model.bin").is_file():
-        return True
-    return (folder / CONFIG).is_file() and (folder / "tokenizer.json").is_file()
+def export_format(folder: Path) -> str | None:
+    """Format of an export, whose files are uploaded unchanged; None for Lamina's own models."""
+    if is_onnx_folder(folder):
+        return "onnx"
+    if (folder / "model.bin").is_file():
+        return "ctranslate2"
+    if (folder / CONFIG).is_file() and (folder / "tokenizer.json").is_file():
+        return "huggingface"
+    return None
 
 
-def describe_metadata(folder: Path, repository: str, license_id: str, scores: list[dict[str, Any]]) -> dict[str, Any]:
+def split_card(card: str, path: Path) -> tuple[dict[str, Any], str]:
+    """Split a model card into its metadata, which may be absent, and its text."""
+    if not card.startswith("---\n"):
+        return {}, card
+    front, _, body = card.removeprefix("---\n").partition("\n---\n")
+    try:
+        return dict(yaml.safe_load(front) or {}), body
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: its metadata is not a YAML mapping.") from error
+
+
+def describe_metadata(folder: Path, form: str | None) -> dict[str, Any]:
     """Metadata for the Hub's listing and search."""
-    metadata: dict[str, Any] = {"library_name": "lamina", "pipeline_tag": "translation", "license": license_id}
+    metadata: dict[str, Any] = {"library_name": LIBRARIES[form], "pipeline_tag": "translation", "license": "other"}
     if (folder / DESCRIPTION).is_file():
-        languages = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["languages"]
+        languages = read_json(folder / DESCRIPTION)["languages"]
         metadata["language"] = [language for language in languages if len(language) in (2, 3)]
-    if not is_export(folder):
+    if form == "onnx":
+        metadata["tags"] = ["lamina", "onnx"]
+    elif form is None:
         model = read_config_file(folder / CONFIG)["model"]
         metadata["tags"] = sorted({"lamina", *(model[socket]["type"] for socket in ("encoder", "bridge", "head"))})
-    if scores:
-        task = {"type": "translation"}
-        results = [{"type": each["name"].lower(), "value": round(each["score"], 2)} for each in scores]
-        result = {"task": task, "dataset": {"name": "test set", "type": "unknown"}, "metrics": results}
-        metadata["model-index"] = [{"name": repository.split("/")[1], "results": [result]}]
     return metadata
+
+
+def describe_scores(repository: str, scores: list[dict[str, Any]]) -> dict[str, Any]:
+    """Entry of the Hub's `model-index`."""
+    results = [{"type": each["name"].lower(), "value": round(each["score"], 2)} for each in scores]
+    dataset = {"name": "test set", "type": "unknown"}
+    result = {"task": {"type": "translation"}, "dataset": dataset, "metrics": results}
+    return {"name": repository.split("/")[1], "results": [result]}
 
 
 def read_origin(folder: Path) -> str:

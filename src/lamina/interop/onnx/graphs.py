@@ -212,13 +212,13 @@ def describe_graphs(model: Seq2Seq) -> tuple[Traced, Traced]:
     words = list(range(EOS + 1, EOS + 7))
     words = [min(word, model.config.source_vocab - 1) for word in words]
     source_BS = torch.tensor([[*words[:6], EOS], [*words[:3], EOS, PAD, PAD, PAD]])
-    memory = model.project_source(source_BS)
+    memory, longer = (model.project_source(nn.functional.pad(source_BS, (0, more), value=PAD)) for more in (0, 1))
     names = [name for name, _ in memory_tensors(memory)]
     tensors = [tensor for _, tensor in memory_tensors(memory)]
     sizes: dict[str, dict[int, str]] = {"source": {0: "sources", 1: "length"}, "valid": {0: "sources", 1: "length"}}
-    for name, tensor in memory_tensors(memory):
-        lengths = {axis: "length" for axis, size in enumerate(tensor.shape) if axis and size == source_BS.shape[1]}
-        sizes[name] = {0: "sources", **lengths}
+    for (name, tensor), (_, other) in zip(memory_tensors(memory), memory_tensors(longer), strict=True):
+        pairs = enumerate(zip(tensor.shape, other.shape, strict=True))
+        sizes[name] = {0: "sources", **{axis: "length" for axis, (size, more) in pairs if size != more}}
     encoder = Traced(EncoderGraph(model), (source_BS,), ["source"], ["valid", *names], sizes)
 
     caches = cache_shapes(model, memory)
