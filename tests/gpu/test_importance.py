@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from gpu.ghost import GhostGpu
-from lamina.systems.published import SYSTEMS
 from support import make_batch, small
 
 GPU = torch.device("cuda", 0)
@@ -20,7 +19,7 @@ def gradients(system: str, device: torch.device) -> dict[str, torch.Tensor]:
     return {name: weight.grad.cpu() for name, weight in model.named_parameters() if weight.grad is not None}
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", ["transformer", "surface-fusion", "pointer-generator", "msc-surface"])
 def test_gradients_equal_the_cpu(system: str) -> None:
     with GhostGpu():
         there = gradients(system, GPU)
