@@ -44,7 +44,7 @@ def test_iterator_list_and_dataset_split_give_the_same_data(tmp_path: Path) -> N
 def test_preparing_the_same_pairs_again_does_nothing(tmp_path: Path) -> None:
     before = (prepare(PAIRS, tmp_path / "data").folder / "meta.json").stat().st_mtime_ns
     assert (prepare(iter(PAIRS), tmp_path / "data").folder / "meta.json").stat().st_mtime_ns == before
-    with pytest.raises(UsageError, match="contains data prepared with other settings"):
+    with pytest.raises(UsageError, match="contains data prepared with different settings"):
         prepare(PAIRS[1:], tmp_path / "data")
 
 

@@ -37,7 +37,7 @@ def test_systems_lists_every_system() -> None:
     assert names[9:14] == ["msc", "surface-fusion", "average-attention", "merged-attention", "msc-surface"]
     assert names[14:] == ["pointer-generator", "hierarchical", "depth-growing"]
     for bridge in ("collaborative", "layerwise", "blocks"):  # those that do not work with every encoder
-        assert f"`{bridge}`" in "".join(result.stdout.splitlines()[-2:])
+        assert f"`{bridge}`" in "".join(result.stdout.splitlines()[-3:])
 
 
 def test_systems_as_json() -> None:

@@ -121,7 +121,7 @@ def test_max_steps_cannot_change_with_a_decaying_schedule(data: Path, tmp_path: 
     assert train(data, tmp_path / "run", *cosine, "--set", "train.max_steps=4").returncode == 0
     result = train(data, tmp_path / "run", *cosine, "--set", "train.max_steps=8")
     assert result.returncode == 2
-    assert "cannot be resumed with another train.max_steps: it was 4 and is now 8." in result.stderr
+    assert "cannot be resumed with a different train.max_steps: it was 4 and is now 8." in result.stderr
 
 
 def test_damaged_weights_are_never_used(straight: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_rerun_does_nothing_and_another_plan_is_rejected(tmp_path: Path) -> No
     assert fingerprint(tmp_path / "data") == before
     other = run(*arguments(tmp_path), "--separate-vocab")
     assert other.returncode == 2
-    assert "contains data prepared with other settings (different: separate_vocab)" in other.stderr
+    assert "contains data prepared with different settings (different: separate_vocab)" in other.stderr
 
 
 def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_usage_errors(tmp_path: Path) -> None:
     unknown = run(*arguments(tmp_path), "--no-filter", "duplicates")
     assert "Unknown filter `duplicates`. Did you mean `duplicate`?" in unknown.stderr
     codes = run(*arguments(tmp_path), "--subwords", "none", "--bpe-codes", tmp_path / "train.en")
-    assert "--bpe-codes needs --subwords bpe, but it is `none`." in codes.stderr
+    assert "--bpe-codes needs --subwords bpe, but --subwords is `none`." in codes.stderr
 
 
 def test_a_full_disk_leaves_nothing_that_looks_complete(tmp_path: Path) -> None:

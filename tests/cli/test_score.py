@@ -126,7 +126,7 @@ def test_compare_needs_two_outputs(folder: Path) -> None:
 def test_decoding_options_need_runs(option: str, folder: Path) -> None:
     files = "--ref", folder / "ref", "--hyp", folder / "hyp", "--hyp", folder / "ref"
     result = run("compare", *files, *option.split())
-    message = f"{option.split()[0]} is for the translations of runs; omit it with --hyp."
+    message = f"{option.split()[0]} is for the translations of runs; it cannot be used with --hyp."
     assert (result.returncode, result.stderr) == (2, f"lamina: {message}\n")
 
 

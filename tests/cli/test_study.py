@@ -1,4 +1,4 @@
-"""`lamina study`: recipes × seeds from one file, killed and resumed."""
+"""`lamina study`: systems × seeds from one file, killed and resumed."""
 
 from __future__ import annotations
 

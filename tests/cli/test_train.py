@@ -165,7 +165,7 @@ def test_average_errors(options: list[str], message: str, straight: Path) -> Non
 def test_settings_that_cannot_change_on_resume(data: Path, straight: Path) -> None:
     result = train(data, straight, "--set", "train.lr=0.1")
     assert result.returncode == 2
-    assert "cannot be resumed with another train.lr: it was 0.002 and is now 0.1." in result.stderr
+    assert "cannot be resumed with a different train.lr: it was 0.002 and is now 0.1." in result.stderr
 
 
 def test_a_second_process_is_rejected(data: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_unsupported_models_are_rejected(tmp_path: Path) -> None:
     assert run_lamina("export", tmp_path / "words", "--to", "argos", "--out", out) == (
         2,
         "",
-        "lamina: Argos Translate does not support subwords `none` (only SentencePiece, one model for both). "
+        "lamina: Argos Translate does not support subwords `none` (only SentencePiece, one model for both languages). "
         "CTranslate2 does: `lamina export --to ctranslate2`.\n",
     )
     assert run_lamina("export", tmp_path / "codes", "--to", "argos", "--out", out) == (

@@ -78,7 +78,8 @@ def test_impossible_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="count: must not be negative, but is -1 instead"):
         demo_pairs("train", -1)
     monkeypatch.setattr("lamina.demo.grammar.pairs._MAX_DRAWS", 1)
-    with pytest.raises(UsageError, match=r"split `test` yields only [\d,]+ distinct pairs \(1 draws gave no other\)"):
+    message = r"split `test` yields only [\d,]+ distinct pairs \(1 draws produced no others\)"
+    with pytest.raises(UsageError, match=message):
         list(demo_pairs("test", 100))
 
 

@@ -164,7 +164,12 @@ def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out =
 def embeddings(
     runs: Runs,
     pairs: Annotated[
-        tuple[Path, Path], typer.Option("--pairs", metavar="SRC TGT", help="Parallel text, or words with --dictionary.")
+        tuple[Path, Path],
+        typer.Option(
+            "--pairs",
+            metavar="SRC TGT",
+            help="Parallel text or, with --dictionary, words and their translations.",
+        ),
     ],
     dictionary: Annotated[
         bool, typer.Option("--dictionary", help="Treat each line as a word and its translation; skip alignment.")

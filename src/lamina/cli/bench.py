@@ -101,7 +101,8 @@ def bench_prepare(
         int, typer.Option("--repeats", min=1, help="Interleaved repetitions; the median is reported.")
     ] = 3,
 ) -> None:
-    """Compare encoding with SentencePiece alone, and batch loading with training; measure the share of padding.
+    """Compare the speed of encoding with that of SentencePiece alone, and of batch loading with that of training;
+    measure the share of padding.
 
     [bold]Example[/bold]
 

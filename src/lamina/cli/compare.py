@@ -121,7 +121,7 @@ def compare(
         decoding = {**search, "output": output, "int8": int8 or None, "shortlist": shortlist}
         for name, value in decoding.items():
             if value is not None:
-                raise UsageError(f"{flag(name)} is for the translations of runs; omit it with --hyp.")
+                raise UsageError(f"{flag(name)} is for the translations of runs; it cannot be used with --hyp.")
         names, systems = names_to_compare(metrics or []), [str(path) for path in hypotheses]
         if len(systems) < 2:
             raise UsageError(

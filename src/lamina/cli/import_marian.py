@@ -18,7 +18,7 @@ def import_marian(
 ) -> None:
     """Convert a Marian checkpoint in Hugging Face format to a model folder.
 
-    The model translates, can be fine-tuned (`lamina train --init-from`) and analysed like any other.
+    The model can translate, be fine-tuned (`lamina train --init-from`) and be analysed like any other.
 
     [bold]Example[/bold]
 

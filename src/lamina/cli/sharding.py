@@ -47,7 +47,7 @@ def make_shards(
     from lamina.translation.shards import InputPart
 
     if cluster is None or shards is None or shard is not None:
-        raise UsageError("Use --cluster and --shards N together, without --shard, which is for a single part.")
+        raise UsageError("Use --cluster and --shards N together, without --shard, which is for a single shard.")
     require_files(input_file, output)
     return [InputPart(number, shards) for number in range(1, shards + 1)]
 
@@ -79,7 +79,7 @@ def translate_on_cluster(
         for part in parts
     ]
     run_jobs(jobs, output, cluster, parse_options(options or []), at_once)
-    print(f"{len(parts)} parts: cat {output}/{parts[0].pattern(form)} > FILE", file=sys.stderr)
+    print(f"{len(parts)} shards: cat {output}/{parts[0].pattern(form)} > FILE", file=sys.stderr)
 
 
 def without_options(words: list[str], names: tuple[str, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`lamina study`: train, evaluate and compare recipes × seeds."""
+"""`lamina study`: train, evaluate and compare systems × seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def study(
     cluster_options: ClusterOptions = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only the table.")] = False,
 ) -> None:
-    """Train every recipe with every seed, evaluate the runs, and write a table with spread and significance.
+    """Train every system with every seed, evaluate the runs, and write a table with spread and significance.
 
     Stop it at any time; rerun the same command to resume.
 

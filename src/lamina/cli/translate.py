@@ -100,10 +100,10 @@ def translate(
     buffer: Annotated[int, typer.Option("--buffer", min=1, help="Number of lines to read and batch at a time.")] = 2000,
     shard: Annotated[
         str | None,
-        typer.Option("--shard", metavar="I/N", help="Translate part I of N of the input to a file in --output DIR."),
+        typer.Option("--shard", metavar="I/N", help="Translate shard I of N of the input to a file in --output DIR."),
     ] = None,
     shards: Annotated[
-        int | None, typer.Option("--shards", min=1, help="With --cluster: number of parts, one job each.")
+        int | None, typer.Option("--shards", min=1, help="With --cluster: number of shards, one job each.")
     ] = None,
     cluster: OnCluster = None,
     cluster_options: ClusterOptions = None,

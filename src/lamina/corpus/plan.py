@@ -51,7 +51,7 @@ class TextOptions:
     def check(self) -> None:
         """Raise unless the options are compatible."""
         if self.bpe_codes is not None and self.kind != "bpe":
-            raise UsageError(f"--bpe-codes needs --subwords bpe, but it is `{self.subwords}`.")
+            raise UsageError(f"--bpe-codes needs --subwords bpe, but --subwords is `{self.subwords}`.")
         if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
             raise UsageError("--text-from provides the subwords: omit --vocab-size and --bpe-codes.")
         own = self.separate_vocab or self.lowercase or self.kind != "sentencepiece" or self.languages
@@ -61,10 +61,10 @@ class TextOptions:
             )
         if self.lowercase and self.kind != "sentencepiece":
             raise UsageError(
-                f"--lowercase needs --subwords sentencepiece, but it is `{self.kind}`: lowercase the files."
+                f"--lowercase needs --subwords sentencepiece, but --subwords is `{self.kind}`: lowercase the files."
             )
         if self.pretokenized and self.kind != "bpe":
-            raise UsageError(f"--pretokenized requires --subwords bpe, but it is `{self.kind}`.")
+            raise UsageError(f"--pretokenized requires --subwords bpe, but --subwords is `{self.kind}`.")
         if self.text_from is not None:
             find_text(Path(self.text_from))
 

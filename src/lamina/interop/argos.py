@@ -70,8 +70,8 @@ def export_argos(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = Fal
     refuse("Argos Translate", find_misfits(model.config))
     if PIECES not in text.files or text.source.tokeniser is not None:
         raise UsageError(
-            f"Argos Translate does not support subwords `{text.kind}` (only SentencePiece, one model for both). "
-            "CTranslate2 does: `lamina export --to ctranslate2`."
+            f"Argos Translate does not support subwords `{text.kind}` (only SentencePiece, one model for both "
+            "languages). CTranslate2 does: `lamina export --to ctranslate2`."
         )
     codes = (text.source.language, text.target.language)
     for code in codes:

@@ -148,11 +148,11 @@ class Run:
         for key in sorted(old.keys() | new.keys()):
             if key not in changeable and not key.startswith("decode.") and old.get(key) != new.get(key):
                 raise UsageError(
-                    f"{self.folder}: cannot be resumed with another {key}: it was {old.get(key)!r} and is now "
+                    f"{self.folder}: cannot be resumed with a different {key}: it was {old.get(key)!r} and is now "
                     f"{new.get(key)!r}. Choose another --out."
                 )
         if read_json(self.folder / "run.json").get("data") != data:
-            raise UsageError(f"{self.folder}: cannot be resumed with other data. Choose another --out.")
+            raise UsageError(f"{self.folder}: cannot be resumed with different data. Choose another --out.")
 
     def write_model(self, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, origin: str) -> None:
         """Write `model/`, a self-contained model folder."""

@@ -1,1 +1,1 @@
-"""Studies: grids of recipes × seeds, trained, evaluated and compared."""
+"""Studies: grids of systems × seeds, trained, evaluated and compared."""

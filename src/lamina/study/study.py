@@ -1,4 +1,4 @@
-"""A study: train missing runs of a grid of recipes × seeds, evaluate them and tabulate mean, spread and p-values."""
+"""A study: train missing runs of a grid of systems × seeds, evaluate them and tabulate mean, spread and p-values."""
 
 from __future__ import annotations
 

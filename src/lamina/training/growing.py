@@ -43,7 +43,7 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
         if layers != bottom:
             raise UsageError(
                 f"{folder}: has {layers} {name} layers, but the recipe has {bottom} below its new ones. Set "
-                f"model.{name}.layers to {layers} plus the new ones."
+                f"model.{name}.layers to {layers} plus the number of new layers."
             )
     same = ("d_model", "ffn_size", "heads", "norm", "share_embeddings", "head")
     for name in same:

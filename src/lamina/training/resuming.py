@@ -44,9 +44,9 @@ def check_same_update(state: dict[str, Any], train: TrainSettings, batches: Batc
     if batches.capacity == tokens:
         return
     raise UsageError(
-        f"{run}: its updates have {tokens:,} target tokens (on {before} rank{'s' if before > 1 else ''}), but "
+        f"{run}: its updates have {tokens:,} target tokens (on {before} process{'es' if before > 1 else ''}), but "
         f"train.batch_tokens {train.batch_tokens:,} × train.accumulate {train.accumulate} × {ranks.count} "
-        f"rank{'s' if ranks.count > 1 else ''} are {batches.capacity:,}. {advice(tokens, train, ranks)}"
+        f"process{'es' if ranks.count > 1 else ''} is {batches.capacity:,}. {advice(tokens, train, ranks)}"
     )
 
 
@@ -54,7 +54,7 @@ def advice(tokens: int, train: TrainSettings, ranks: Ranks) -> str:
     """Suggest settings that give the same update size with this number of ranks."""
     share = tokens // ranks.count
     if share * ranks.count != tokens:
-        return "Use a number of ranks that divides it."
+        return f"Use a number of processes that divides {tokens:,}."
     if share % train.batch_tokens == 0:
         return f"Resume with --set train.accumulate={share // train.batch_tokens}."
     return f"Resume with --set train.batch_tokens={share} --set train.accumulate=1."

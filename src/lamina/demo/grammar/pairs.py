@@ -57,7 +57,7 @@ def _pairs(split: Split, count: int, seed: int) -> Iterator[tuple[str, str]]:
         else:
             raise UsageError(
                 f"count: split `{split}` yields only {len(seen):,} distinct pairs "
-                f"({_MAX_DRAWS:,} draws gave no other), but {count:,} were requested."
+                f"({_MAX_DRAWS:,} draws produced no others), but {count:,} were requested."
             )
         seen.add(digest)
         yield english, german
