@@ -91,7 +91,7 @@ def test_a_rerun_does_nothing_and_another_plan_is_rejected(tmp_path: Path) -> No
     assert fingerprint(tmp_path / "data") == before
     other = run(*arguments(tmp_path), "--separate-vocab")
     assert other.returncode == 2
-    assert "contains data prepared with different settings (different: separate_vocab)" in other.stderr
+    assert "contains data prepared with different settings (separate_vocab)" in other.stderr
 
 
 def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:

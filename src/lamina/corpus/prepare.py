@@ -89,7 +89,7 @@ def check_folder(out: Path, description: dict[str, Any]) -> None:
         if before != description:
             changed = ", ".join(key for key in {**before, **description} if before.get(key) != description.get(key))
             raise UsageError(
-                f"{out}: contains data prepared with different settings (different: {changed}). Choose another folder."
+                f"{out}: contains data prepared with different settings ({changed}). Choose another folder."
             )
     elif any(path.name not in (LOCK, partial_name(Path(PLAN)).name) for path in out.iterdir()):
         raise UsageError(f"{out}: is not empty and contains no prepared data. Choose another folder.")
