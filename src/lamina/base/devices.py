@@ -36,10 +36,10 @@ def choose_device(name: str) -> torch.device:
         raise UsageError("--device cuda: torch found no CUDA device; use --device cpu, or run `lamina doctor`.")
     if name == "cuda" or (name == "auto" and available):
         rank = int(os.environ.get("LOCAL_RANK", "0"))
-        if rank >= torch.cuda.device_count():
+        if rank >= (count := torch.cuda.device_count()):
             raise UsageError(
-                f"Process {rank} on this machine needs its own GPU, but torch found only {torch.cuda.device_count()}; "
-                "use a smaller --nproc-per-node."
+                f"Each process on this machine needs its own GPU, but torch found only {count}; use --nproc-per-node "
+                f"{count} or less."
             )
         return torch.device("cuda", rank)
     return torch.device("cpu")
