@@ -105,9 +105,9 @@ def print_systems() -> None:
         rows.append((name, system.encoder, system.bridge, system.head, decoder, system.norm, authors))
     print_columns(rows)
     print(
-        "\nAny encoder, bridge and head can be combined, but bridge `collaborative` needs encoder `msc`, and bridge `grown`\n"
-        "needs encoder `grown`. `layerwise` needs equal depths; for `blocks` and `msc` the encoder's depth must be a\n"
-        "multiple of the decoder's, unless block sizes are given. Next: lamina systems msc-72"
+        "\nAny encoder, bridge and head can be combined, but bridge `collaborative` needs encoder `msc`, and bridge\n"
+        "`grown` needs encoder `grown`. `layerwise` needs equal depths; for `blocks` and `msc` the encoder's depth\n"
+        "must be a multiple of the decoder's, unless block sizes are given. Next: lamina systems msc-72"
     )
 
 
