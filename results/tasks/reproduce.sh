@@ -18,7 +18,7 @@ aeslc() {
 for line in sys.stdin: print(*json.loads(line)['$side'].split())" > "aeslc.dev.$side"
     done
     for system in transformer surface-fusion pointer-generator msc-surface; do
-        train "aeslc-$system" --data data/aeslc
+        train "aeslc-$system" --data data/aeslc --set train.max_steps=1000
         options+=("runs/aeslc-$system")
     done
     lamina compare "${options[@]}" --baseline lead-1 --baseline copy --test aeslc.dev.body aeslc.dev.subject --metric rouge
@@ -58,8 +58,11 @@ jfleg() {
         --errors "$here/jfleg-errors.yaml" --force
     lamina prepare --train jfleg.noisy.src jfleg.noisy.tgt --valid jfleg.dev.src jfleg.dev.ref1 --langs en en \
         --vocab-size 5000 --out data/jfleg
-    train jfleg-synthetic-pointer-generator --data data/jfleg
-    lamina compare runs/jfleg-synthetic-pointer-generator --baseline copy --test jfleg.dev.src jfleg.dev.ref0 \
+    train jfleg-synthetic-pointer-generator --data data/jfleg --out runs/jfleg-pointer-generator
+    train jfleg-synthetic-pointer-generator --data data/jfleg --init-from runs/jfleg-pointer-generator \
+        --out runs/jfleg-pointer-generator-continued --set train.max_steps=2000 --set train.lr=1e-3 \
+        --set train.warmup=100 --set train.seed=2
+    lamina compare runs/jfleg-pointer-generator runs/jfleg-pointer-generator-continued --baseline copy --test jfleg.dev.src jfleg.dev.ref0 \
         --ref jfleg.dev.ref1 --ref jfleg.dev.ref2 --ref jfleg.dev.ref3 --metric gleu
 }
 
