@@ -151,7 +151,7 @@ def hostile(server: Running, examples: int) -> None:
 
 
 def test_hostile_requests(server: Running) -> None:
-    hostile(server, 150)
+    hostile(server, 60)
     assert "Traceback" not in server.log.read_text()
 
 

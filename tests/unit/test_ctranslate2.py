@@ -96,7 +96,7 @@ def test_log_probabilities_match(name: str, tmp_path: Path) -> None:
         assert result.log_probs == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("name", ["pre", "post-separate", "imported"])
 def test_greedy_output_matches(name: str, tmp_path: Path) -> None:
     model = choose(name)
     results = translator(model, tmp_path / "out").translate_batch(

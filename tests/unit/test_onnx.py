@@ -30,7 +30,7 @@ pytest.importorskip("onnxruntime")
 TEXT = pipeline_of_words(Vocabularies(WORDS, WORDS))
 SEARCH = SearchSettings(beam=5, max_length=(1.0, 8))
 SENTENCES = ["w1 w2 w3", "", "w4 w9 w7 w2 w2 w11", "w3", "w18 w17 nobody w16"]
-FAST = ("msc-surface", "coordination", "average-attention")
+FAST = ("coordination",)
 every_system = pytest.mark.parametrize(
     "system", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in SYSTEMS]
 )

@@ -20,7 +20,7 @@ from support import Searcher, every_backend, make_batch, pad, rows_of, small
 
 GREEDY = SamplingSettings(temperature=0)
 SHORT = SearchSettings(beam=4, max_length=(1.0, 3))
-SOME = ["transformer", "msc-surface", "average-attention", "coordination"]
+SOME = ["transformer", "msc-surface", pytest.param("average-attention", marks=pytest.mark.slow), "coordination"]
 Found = list[list[Hypothesis]]
 
 
