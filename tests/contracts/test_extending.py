@@ -34,4 +34,5 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=170, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
-    assert re.search(r"(5[0-9]) passed", result.stdout), result.stdout
+    (passed,) = re.findall(r"(\d+) passed", result.stdout)
+    assert int(passed) > 80, result.stdout
