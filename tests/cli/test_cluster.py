@@ -18,6 +18,7 @@ import pytest
 
 from lamina.base import cluster
 from lamina.base.cluster import CommandRunner, Job, parse_options, run_jobs
+from lamina.cli.sharding import translate_on_cluster
 from lamina.errors import LaminaError, UsageError
 from lamina.translation.shards import InputPart, read_shard
 from support import run_lamina
@@ -159,6 +160,23 @@ def test_errors(options: list[str], message: str, data: Path, straight: Path) ->
     result = run_lamina("translate", straight, "--input", data / "valid.en", *options)
     assert result.returncode == 2
     assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "threads", "expected"),
+    [("local", None, ["--threads", "2"]), ("local", 3, []), ("slurm", None, [])],
+)
+def test_local_jobs_share_the_cores(
+    where: cluster.Cluster, threads: int | None, expected: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[Job] = []
+    monkeypatch.setattr(cluster, "run_jobs", lambda jobs, *others: started.extend(jobs))
+    monkeypatch.setattr(sys, "argv", ["lamina", "translate", "run", "--cluster", where, "--shards", "8", "--jobs", "4"])
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    translate_on_cluster(tmp_path / "input", tmp_path, where, None, 8, None, 4, threads, "text")
+    assert [list(job.command[3:]) for job in started] == [
+        ["translate", "run", *expected, "--shard", f"{number}/8", "--quiet"] for number in range(1, 9)
+    ]
 
 
 def test_cluster_options() -> None:

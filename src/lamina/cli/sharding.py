@@ -60,15 +60,19 @@ def translate_on_cluster(
     shards: int | None,
     shard: str | None,
     at_once: int,
+    threads: int | None,
     form: str,
 ) -> None:
     """Run this command as one job per shard; finished shards are skipped."""
     from lamina.base.cluster import Job, parse_options, run_jobs
+    from lamina.base.threads import default_threads
 
     parts = make_shards(input_file, output, cluster, shards, shard)
     assert output is not None
     assert cluster is not None
     arguments = without_options(sys.argv[1:], ("--cluster", "--shards", "--cluster-option", "--jobs"))
+    if threads is None and cluster == "local":
+        arguments += ["--threads", str(max(1, default_threads() // at_once))]
     jobs = [
         Job(
             f"shard-{part.number}",

@@ -144,7 +144,7 @@ def translate(
         raise UsageError(f"{'--cluster-option' if cluster_options else '--jobs'} requires --cluster.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
     if cluster is not None or shards is not None:
-        translate_on_cluster(input_file, output, cluster, cluster_options, shards, shard, jobs, form)
+        translate_on_cluster(input_file, output, cluster, cluster_options, shards, shard, jobs, threads, form)
         return
     first_line = 1
     if shard is None:

@@ -86,8 +86,8 @@ def entry_point(name: str) -> Any:
 
     if cpu.chosen_set() != vectors.INSTRUCTION_SET:
         raise RuntimeError("lamina.engine.vectors was imported before an instruction set was chosen.")
-    function = (machine if name == "execute" else search).__dict__[name].py_func
-    signature = signatures.__dict__[name.upper()]
+    function = getattr(machine if name == "execute" else search, name).py_func
+    signature = getattr(signatures, name.upper())
     with numba_cache(folder):
         return numba.njit(signature, error_model="numpy", nogil=True, cache=folder is not None)(function)
 
