@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 
+# The tests start hundreds of commands, which load faster from bytecode.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo install lint types docs unit gpu test test-slow test-faults format clean
 
 help:

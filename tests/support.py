@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import combinations, product
@@ -204,9 +204,13 @@ def features(combination: Combination) -> set[tuple[Any, ...]]:
     return {combination[:3], *combinations(enumerate(combination), 2)}
 
 
-def cover(given: Sequence[Combination]) -> set[Combination]:
-    """A small subset with every encoder × bridge × head and every pair of parts that occur."""
-    having = {each: features(each) for each in given}
+def parts(combination: Combination) -> set[tuple[Any, ...]]:
+    return set(enumerate(combination))
+
+
+def cover(features_of: Callable[[Combination], set[tuple[Any, ...]]]) -> set[Combination]:
+    """A small subset of the legal combinations with every feature that occurs."""
+    having = {each: features_of(each) for each in LEGAL}
     missing, chosen = set().union(*having.values()), set()
     while missing:
         best = max(having, key=lambda each: len(having[each] & missing))
@@ -215,15 +219,15 @@ def cover(given: Sequence[Combination]) -> set[Combination]:
     return chosen
 
 
-COVERING = cover(LEGAL)
-every_combination = pytest.mark.parametrize(
-    "combination",
-    [
-        *(pytest.param(each, marks=() if each in COVERING else pytest.mark.slow) for each in LEGAL),
-        *VARIANTS,
-    ],
-    ids=str,
-)
+def parametrize(fast: set[Combination]) -> pytest.MarkDecorator:
+    """All variants and legal combinations; combinations are slow except for the given ones."""
+    marked = (pytest.param(each, marks=() if each in fast else pytest.mark.slow) for each in LEGAL)
+    return pytest.mark.parametrize("combination", [*marked, *VARIANTS], ids=str)
+
+
+COVERING = cover(features)
+every_combination = parametrize(COVERING)
+every_part = parametrize(cover(parts))
 
 
 def small(system: str | None = None, **own: Any) -> Seq2Seq:
@@ -276,8 +280,7 @@ def rows_of(tokens: Tensor) -> list[list[int]]:
     return [row[row != 1].tolist() for row in tokens]
 
 
-BACKENDS = ("torch", "engine", "engine-int8")
-every_backend = pytest.mark.parametrize("backend", BACKENDS)
+every_backend = pytest.mark.parametrize("backend", ["torch", "engine", "engine-int8"])
 
 
 class Searcher:

@@ -21,6 +21,7 @@ from support import (
     Combination,
     build_combination,
     every_combination,
+    every_part,
     make_batch,
     pad,
     rows_of,
@@ -104,7 +105,7 @@ def test_loss_matches_the_log_probabilities(combination: Combination) -> None:
     assert loss.tokens == real_BT.sum()
 
 
-@every_combination
+@every_part
 def test_save_and_load(combination: Combination, tmp_path: Path) -> None:
     model, batch = build_combination(combination), make_batch()
     save(model, tmp_path / "model")

@@ -16,11 +16,9 @@ if shutil.which("gcc") is None and shutil.which("g++") is None:
     pytest.skip("torch.compile needs a C++ compiler", allow_module_level=True)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "system",
-    ["transformer", *(pytest.param(name, marks=pytest.mark.slow) for name in ("msc", "dlcl", "surface-fusion"))],
-)
+@pytest.mark.parametrize("system", ["transformer", "msc", "dlcl", "surface-fusion"])
 def test_the_loss_is_one_graph(system: str) -> None:
     """`fullgraph` raises on a graph break; gradients equal those of eager mode."""
     torch._dynamo.reset()
