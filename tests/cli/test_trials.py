@@ -151,7 +151,7 @@ TRIALS = [
     Trial("export to an unknown format", "export {run} --to tf --out {tmp}/o", 2, "--to must be one of `ctranslate2`"),
     Trial("export a fused head", "export {run} --to ctranslate2 --out {tmp}/o", 2, "CTranslate2 does not support head `surface`"),
     Trial("argos without its suffix", "export {run} --to argos --out {tmp}/o", 2, "--out must be a file that ends in .argosmodel"),
-    Trial("int8 for transformers", "export {run} --to huggingface --out {tmp}/o --int8", 2, "--int8: transformers quantises"),
+    Trial("int8 for transformers", "export {run} --to huggingface --out {tmp}/o --int8", 2, "--int8: `transformers` quantises"),
     Trial("distill into a file", "distill {run} --student {recipe} --source {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/a", 3,
           "cannot be written (Not a directory).", text("a")),
     Trial("student that is nowhere", "distill {run} --student none --source {tmp}/a --valid {tmp}/a {tmp}/a --out {tmp}/o", 2,

@@ -100,7 +100,7 @@ def test_a_checkpoint_is_not_opened_by_mistake(place: Path) -> None:
     assert run_lamina("translate", place / "opus", stdin="A dog.\n") == (
         3,
         "",
-        f"lamina: {place / 'opus'}: is a model for Hugging Face's transformers (marian); `lamina import-marian` turns "
+        f"lamina: {place / 'opus'}: is a model for Hugging Face Transformers (marian); `lamina import-marian` turns "
         "it into a model folder.\n",
     )
 

@@ -1,4 +1,4 @@
-"""BLEU by sentence difficulty (Wei et al. 2020, Eq. 14–15, Figure 3)."""
+"""BLEU by sentence difficulty (Wei et al. 2020, Eqs. 14–15, Figure 3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lamina.translation import Translator, load
 PARTS = ("simple", "ordinary", "difficult", "challenging")
 READING = (
     "A sentence's difficulty is the mean plus the standard deviation of its loss over a run's last checkpoints (Wei "
-    "et al. 2020, Eq. 14–15; the loss is summed over target tokens including eos, without smoothing). The test set "
+    "et al. 2020, Eqs. 14–15; the loss is summed over target tokens including eos, without smoothing). The test set "
     "is split into four equal parts from simple to challenging. The paper's claim (Figure 3): on simple sentences "
     "all models are nearly equal, and the harder the sentences, the more deep MSC gains."
 )

@@ -93,7 +93,7 @@ def embeddings(runs: Runs, pairs: TestSet, *, dictionary: bool = False) -> Findi
 
 
 def difficulty(runs: Runs, test: TestSet, *, checkpoints: int = 5) -> Finding:
-    """BLEU from simple to challenging sentences (Wei et al. 2020, Eq. 14-15, Figure 3).
+    """BLEU from simple to challenging sentences (Wei et al. 2020, Eqs. 14–15, Figure 3).
 
     The last `checkpoints` of the first run define how difficult a sentence is.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 analyze = typer.Typer(cls=Group, no_args_is_help=True)
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs to compare.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs to compare.")]
 OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="Run or model.")]
 Test = Annotated[tuple[Path, Path], typer.Option("--test", metavar="SRC TGT", help="Test set: two parallel files.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Output folder.", show_default="RUN/analysis")]
@@ -75,7 +75,7 @@ def degradation(
 def difficulty(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Runs to compare; the first run's checkpoints define difficulty."),
+        typer.Argument(metavar="RUN", help="Runs to compare; the first run's checkpoints define difficulty."),
     ],
     test: Test,
     checkpoints: Annotated[
@@ -84,7 +84,7 @@ def difficulty(
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """BLEU from simple to challenging sentences (Wei et al. 2020, Eq. 14-15, Figure 3).
+    """BLEU from simple to challenging sentences (Wei et al. 2020, Eqs. 14–15, Figure 3).
 
     [bold]Example[/bold]
 

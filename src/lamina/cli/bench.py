@@ -101,7 +101,7 @@ def bench_prepare(
         int, typer.Option("--repeats", min=1, help="Interleaved repetitions; the median is reported.")
     ] = 3,
 ) -> None:
-    """Compare the speed of encoding with that of SentencePiece alone, and of batch loading with that of training;
+    """Compare the speed of encoding with that of SentencePiece alone, and that of batch loading with that of training;
     measure the share of padding.
 
     [bold]Example[/bold]
@@ -133,7 +133,8 @@ def bench_serve(
 ) -> None:
     """Measure the server over loopback, compared with the same model in one process.
 
-    Reports latency and tokens per second by number of clients, and the latency of short requests during a document.
+    Reports latency and tokens per second by number of clients, and the latency of short requests while a document is
+    translated.
 
     [bold]Example[/bold]
 

@@ -18,7 +18,7 @@ def doctor(
         bool, typer.Option("--gpu", help="Train three systems briefly on the GPU and compare with the CPU.")
     ] = False,
 ) -> None:
-    """Show versions, devices and extras, and run a tiny model. Exits with 1 if a required component fails.
+    """Show versions, devices and extras, and run a tiny model. Exits with code 1 if a required component fails.
 
     [bold]Examples[/bold]
 

@@ -22,7 +22,7 @@ def edits(
     hypothesis: Annotated[Path, typer.Option("--hyp", help="Corrected text, parallel to --source.")],
     form: Annotated[
         Literal["m2", "diff", "jsonl"],
-        typer.Option("--format", help="`diff` is human-readable, with colours on a terminal."),
+        typer.Option("--format", help="`diff` is human-readable, with colours in a terminal."),
     ] = "m2",
     output: Annotated[Path | None, typer.Option("--output", help="Output file.", show_default="stdout")] = None,
     force: Force = False,

@@ -36,7 +36,7 @@ def export(
     from lamina.store.loading import load_run
 
     if int8 and to == "huggingface":
-        raise UsageError("--int8: transformers quantises models when it loads them; use --to onnx or ctranslate2.")
+        raise UsageError("--int8: `transformers` quantises models when it loads them; use --to onnx or ctranslate2.")
     loaded = load_run(run, checkpoint)
     if to == "onnx":
         from lamina.interop.onnx import export_onnx

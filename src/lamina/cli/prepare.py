@@ -163,7 +163,7 @@ def choose_pairs(
     from lamina.corpus.m2 import M2File
 
     if sum(option is not None for option in (two, one, m2)) != 1:
-        raise UsageError(f"Give either --{split} SRC TGT, --{split}-pairs FILE or --{split}-m2 FILE.")
+        raise UsageError(f"Give one of --{split} SRC TGT, --{split}-pairs FILE or --{split}-m2 FILE.")
     if m2 is not None:
         return M2File(m2, None if annotator is None else str(annotator))
     return two or one or Path()

@@ -19,7 +19,7 @@ def shortlist(
         typer.Option("--frequent", min=0, max=1_000_000, help="Number of frequent target subwords to always include."),
     ] = 200,
 ) -> None:
-    """Learn a vocabulary shortlist (IBM model 1) for faster decoding with `lamina translate --shortlist`.
+    """Learn a vocabulary shortlist (IBM Model 1) for faster decoding with `lamina translate --shortlist`.
 
     [bold]Example[/bold]
 

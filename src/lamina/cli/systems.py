@@ -20,7 +20,7 @@ def systems(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the published systems, or show one with its parameter counts.
+    """List the systems, or show one with its parameter counts.
 
     [bold]Examples[/bold]
 

@@ -31,7 +31,7 @@ class TrainSettings(Settings):
     edit_weight: Annotated[float, Field(ge=1, le=100)] = 1.0  # loss weight of tokens that differ from the source
     source_word_dropout: Rate = 0.0  # probability of replacing a source word with `<unk>`
     weight_decay: Annotated[float, Field(ge=0)] = 0.0  # requires optimizer `adamw`
-    clip_norm: PositiveFloat | None = None  # maximum gradient norm; None is no clipping
+    clip_norm: PositiveFloat | None = None  # maximum gradient norm; None disables clipping
     encoder_l2: PositiveFloat | None = None  # L2: adds λ·W to the gradient of encoder matrices
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1  # random seed for initial weights, dropout and data order
     save_every: Every = 500  # steps between checkpoints, or `epoch`
@@ -43,7 +43,7 @@ class TrainSettings(Settings):
     patience: PositiveInt | None = 10  # stop after this many validations without improvement
     bleu_sentences: NonNegativeInt = 0  # number of validation pairs to translate for BLEU
     best_by: Literal["loss", "bleu"] = "loss"  # criterion for the best checkpoint
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # `auto`: fp32 on a CPU, 16 bits on a GPU
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # `auto`: fp32 on a CPU, bf16 or fp16 on a GPU
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of an exponential moving average of weights
     gradient_checkpointing: bool = False  # recompute encoder layers in the backward pass: less memory, more time
     compile: bool = False  # use `torch.compile`
@@ -56,7 +56,7 @@ class TrainSettings(Settings):
                 f"must be less than max_steps {self.max_steps}, but is {self.warmup} instead.",
             )
         if self.best_by == "bleu" and not self.bleu_sentences:
-            yield Problem("train.best_by", "`bleu` needs `bleu_sentences`, the validation pairs to translate.")
+            yield Problem("train.best_by", "`bleu` needs `bleu_sentences`, the number of pairs to translate.")
         if self.optimizer == "adam" and self.weight_decay > 0:
             yield Problem("train.weight_decay", "needs optimizer `adamw`; for MSC's L2 use `encoder_l2`.")
 

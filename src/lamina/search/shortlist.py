@@ -94,7 +94,7 @@ def digest_vocabularies(text: TextPipeline) -> str:
 def learn_shortlist(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]], text: TextPipeline, candidates: int, frequent: int
 ) -> Shortlist:
-    """Learn a table of t(target | source) from encoded pairs with IBM model 1 (Brown et al. 1993)."""
+    """Learn a table of t(target | source) from encoded pairs with IBM Model 1 (Brown et al. 1993)."""
     entries = len(text.target.vocabulary)
     counts = np.zeros(entries, np.int64)
     sources: list[NDArray[np.int64]] = []

@@ -92,7 +92,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
         if isinstance(content, dict) and "model_type" in content:
             kind = content["model_type"]
             hint = "; `lamina import-marian` turns it into a model folder" if kind == "marian" else ""
-            raise DataError(f"{path.parent}: is a model for Hugging Face's transformers ({kind}){hint}.")
+            raise DataError(f"{path.parent}: is a model for Hugging Face Transformers ({kind}){hint}.")
         older = " It was written before Lamina 0.2; train or import the model again." if found == 1 else ""
         raise DataError(f"{path}: format must be {FORMAT}, but is {found} instead.{older}")
     digests = content.get("sha256")

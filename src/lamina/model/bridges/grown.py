@@ -39,8 +39,8 @@ class GrownBridgeSettings(BridgeSettings):
         if model.encoder.type != "grown":
             yield Problem(
                 "bridge.type",
-                f"bridge `grown` reads a trained bottom, which encoder `{model.encoder.type}` does not have. Use "
-                "encoder `grown`, or another bridge.",
+                f"bridge `grown` reads the output of trained lower layers, which encoder `{model.encoder.type}` "
+                "does not have. Use encoder `grown`, or another bridge.",
             )
         if self.trained_layers(model.decoder.layers) < 1:
             yield Problem(

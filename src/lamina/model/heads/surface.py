@@ -54,7 +54,7 @@ class SurfaceSettings(HeadSettings):
     tau: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # scale of the source's logits, for `soft`
     renormalise: bool = False  # make the probabilities sum to 1, for `hard`
     ffn: bool = True  # apply a feed-forward network, shared by both sides
-    linear: bool = False  # apply a matrix on either side
+    linear: bool = False  # apply a matrix to each side
     reader: Literal["attention", "mean", "max"] = "attention"  # how the surface states are read
     reader_heads: PositiveInt = 1  # attention heads of the reader `attention`
     layer: PositiveInt | None = None  # decoder layer that provides the query, from 1; None is the top
