@@ -60,7 +60,7 @@ test-slow: $(INSTALLED)
 	$(BIN)/pytest -m slow
 	PYTHONPATH=tests $(BIN)/pytest -p gpu.ghost -m slow tests/gpu
 
-# 1,000 random kills and 10,000 damaged files: about 40 minutes on one core.
+# 1,000 random kills and 10,000 damaged files: about half an hour on one core.
 test-faults: $(INSTALLED)
 	$(BIN)/python tests/faults/campaign.py --kills 1000 --damaged 10000 --summary build/faults.json
 

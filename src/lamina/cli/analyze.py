@@ -1,4 +1,4 @@
-"""`lamina analyze`: the papers' figures from any run."""
+"""`lamina analyze`: the papers' figures from runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Output folder.", show_d
 
 @analyze.callback()
 def choose() -> None:
-    """Draw the papers' figures from any run, with the underlying numbers.
+    """Draw the papers' figures from runs, with the underlying numbers.
 
     [bold]Examples[/bold]
 
