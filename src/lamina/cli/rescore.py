@@ -39,9 +39,8 @@ def rescore(
 ) -> None:
     """Score existing translations with a model; prints a JSON line with `line`, `score` and `log_prob` for each.
 
-    From jsonl, the tokens of every `nbest` entry are scored, so scores match those of `translate` to
-    within 1e-4. Plain text
-    is segmented again.
+    From jsonl, the tokens of every `nbest` entry are scored, so scores match those of `translate` to within
+    1e-4. Plain text is segmented again.
 
     [bold]Examples[/bold]
 
