@@ -173,10 +173,27 @@ def test_local_jobs_share_the_cores(
     monkeypatch.setattr(cluster, "run_jobs", lambda jobs, *others: started.extend(jobs))
     monkeypatch.setattr(sys, "argv", ["lamina", "translate", "run", "--cluster", where, "--shards", "8", "--jobs", "4"])
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    translate_on_cluster(tmp_path / "input", tmp_path, where, None, 8, None, 4, threads, "text")
+    translate_on_cluster(tmp_path / "input", tmp_path, where, None, 8, None, 4, threads, "text", False)
     assert [list(job.command[3:]) for job in started] == [
         ["translate", "run", *expected, "--shard", f"{number}/8", "--quiet"] for number in range(1, 9)
     ]
+
+
+def test_force_translates_finished_shards_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    finished = tmp_path / "part-000001-of-000002.txt"
+    finished.write_text("of another model\n")
+    states: list[list[bool]] = []
+    monkeypatch.setattr(cluster, "run_jobs", lambda jobs, *others: states.append([job.is_done() for job in jobs]))
+    command = ["lamina", "translate", "run", "--cluster", "slurm", "--shards", "2"]
+    for force in (False, True):
+        monkeypatch.setattr(sys, "argv", [*command, *(["--force"] if force else [])])
+        translate_on_cluster(tmp_path / "input", tmp_path, "slurm", None, 2, None, 1, None, "text", force)
+    assert states == [[True, False], [False, False]]
+    assert not finished.exists()
+    reused = f"lamina: {tmp_path}: 1 of 2 shards are already finished; --force translates them again."
+    assert capsys.readouterr().err.splitlines()[0] == reused
 
 
 def test_cluster_options() -> None:

@@ -7,11 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lamina.corpus.filters import Filters
+from lamina.store.loading import load_run
 from lamina.study import distillation
+from lamina.study.launch import Training
 from lamina.translation.shards import InputPart
 from support import run_lamina
 
@@ -39,6 +43,11 @@ def arguments(folder: Path, data: Path, straight: Path, *more: str | Path) -> li
         *("distill", straight, "--student", folder / "student.yaml", "--source", folder / "some.en", "--beam", "2"),
         *("--valid", data / "valid.en", data / "valid.de", "--out", folder / "run", "--quiet", *more),
     ]
+
+
+def make_plan(folder: Path, data: Path, straight: Path) -> distillation.Distillation:
+    files = (folder / "student.yaml", (folder / "some.en",), (), (data / "valid.en", data / "valid.de"))
+    return distillation.Distillation((straight,), *files, folder / "run", 2)
 
 
 def chunks(folder: Path) -> list[str]:
@@ -75,9 +84,7 @@ def test_finished_chunks_are_not_translated_again(
     monkeypatch.setattr(distillation, "write_file", fail_at_the_second)
     assert run_lamina(*arguments(folder, data, straight, "--shard", "1/1")).returncode == 1
     assert chunks(folder) == ["000000.jsonl"]
-    plan = distillation.Distillation(
-        (straight,), folder / "student.yaml", (folder / "some.en",), (), (data / "valid.en",) * 2, folder / "run", 2
-    )
+    plan = make_plan(folder, data, straight)
     assert distillation.translate_sources(plan, InputPart(1, 1), False, "cpu", 1, lambda *_: None) == 0
     assert written == ["000000.jsonl", "000001.jsonl", "000001.jsonl", "000002.jsonl"]
 
@@ -118,19 +125,50 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
     ],
 )
 def test_filter_reasons(source: str, target: str, reason: str | None) -> None:
-    assert distillation.drop_reason(source, target) == reason
+    assert distillation.drop_reason(source, target, Filters(active=("empty", "long")), 1.0) == reason
+
+
+def test_the_filter_compares_lengths_with_the_usual_ones(straight: Path) -> None:
+    document, subject = "a long story " * 300, "the story of a dog"
+    usual = distillation.usual_ratio([(document, subject)] * 3 + [("short", "short")])
+    filters = distillation.filters_for(load_run(straight).text.for_documents(False, 80))
+    assert distillation.drop_reason(document, subject, filters, usual) is None
+    assert distillation.drop_reason(document, "x" * 900, filters, usual) == "ratio"
+    assert filters.active == ("empty",)
+    assert distillation.filters_for(load_run(straight).text).active == ("empty", "long")
+
+
+def test_a_student_may_be_a_system_and_trains_on_the_given_device(
+    folder: Path, data: Path, straight: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Training] = []
+    monkeypatch.setattr(distillation, "train_all", lambda trainings, *others: started.extend(trainings))
+    command = ["transformer" if each == folder / "student.yaml" else each for each in arguments(folder, data, straight)]
+    assert run_lamina(*command, "--device", "cpu").returncode == 0
+    assert started[0].command()[4:5] == ["transformer"]
+    assert started[0].command()[started[0].command().index("--device") + 1] == "cpu"
+
+
+def with_outputs(plan: distillation.Distillation, *outputs: str) -> distillation.Distillation:
+    (plan.folder / "outputs").mkdir(parents=True)
+    records = "".join(f"{json.dumps({'text': text}, ensure_ascii=False)}\n" for text in outputs)
+    (plan.folder / "outputs" / "000000.jsonl").write_text(records)
+    return plan
 
 
 def test_line_separators_inside_an_output_are_kept(folder: Path, data: Path, straight: Path) -> None:
     (folder / "some.en").write_text("A dog.\n")
-    plan = distillation.Distillation(
-        (straight,), folder / "student.yaml", (folder / "some.en",), (), (data / "valid.en",) * 2, folder / "run", 2
-    )
-    outputs = plan.folder / "outputs"
-    outputs.mkdir(parents=True)
-    (outputs / "000000.jsonl").write_text('{"text": "Ein\u2028Hund."}\n')
-    assert distillation.write_training_text(plan, ("en", "de")) == {"kept": 1}
-    assert (plan.folder / "text" / "train.de").read_text() == "Ein\u2028Hund.\n"
+    plan = with_outputs(make_plan(folder, data, straight), "Ein\u2028Hund.")
+    files, counts = distillation.write_training_text(plan, load_run(straight).text)
+    assert counts == {"kept": 1}
+    assert list(files.pairs()) == [("A dog.", "Ein\u2028Hund.")]
+
+
+def test_both_sides_may_have_the_same_language(folder: Path, data: Path, straight: Path) -> None:
+    (folder / "some.en").write_text("A dogs.\n")
+    plan, text = with_outputs(make_plan(folder, data, straight), "A dog."), load_run(straight).text
+    english = replace(text, target=replace(text.target, language="en"))
+    assert list(distillation.write_training_text(plan, english)[0].pairs()) == [("A dogs.", "A dog.")]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from lamina.errors import UsageError
 
 def distill(
     teachers: Annotated[list[Path], typer.Argument(metavar="TEACHER", help="Run or model; several form an ensemble.")],
-    student: Annotated[Path, typer.Option("--student", help="Recipe of the student: file or shipped name.")],
+    student: Annotated[Path, typer.Option("--student", help="Recipe of the student: file, shipped name or system.")],
     source: Annotated[list[Path], typer.Option("--source", help="Text for the teacher to translate; repeatable.")],
     valid: Annotated[tuple[Path, Path], typer.Option("--valid", metavar="SRC TGT", help="Validation pairs.")],
     out: Annotated[Path, typer.Option("--out", help="Run folder of the student.")],
@@ -55,6 +55,7 @@ def distill(
     from lamina.cli.progress import show_progress, show_training
     from lamina.cli.tables import print_columns
     from lamina.corpus.reading import TwoFiles
+    from lamina.recipe.automatic import system_name
     from lamina.recipe.shipped import find_recipe
     from lamina.store.loading import load_run
     from lamina.study.distillation import (
@@ -67,7 +68,8 @@ def distill(
     from lamina.translation.shards import InputPart
 
     part = InputPart.parse(shard)
-    find_recipe(student)
+    if system_name(student) is None:
+        find_recipe(student)
     plan = Distillation(
         tuple(teachers),
         student,
@@ -80,6 +82,9 @@ def distill(
         tuple(overrides or ()),
     )
     plan.check()
+    references = bool(target) and not no_baseline and test is not None
+    if references and len(source) > 1:
+        raise UsageError("The baseline needs exactly one --source and one --target; skip it with --no-baseline.")
     plan.begin()
     with show_progress(quiet) as progress:
         missing = translate_sources(plan, part, int8, device, threads, progress)
@@ -88,22 +93,15 @@ def distill(
         print(f"{out}: shard {shard} is complete; {state}.")
         return
     text = load_run(teachers[0]).text
-    languages = (text.source.language, text.target.language)
-    counts = write_training_text(plan, languages)
+    train, counts = write_training_text(plan, text)
     if not quiet:
         print(f"lamina: {', '.join(f'{count:,} {reason}' for reason, count in counts.items())}", file=sys.stderr)
     folder = plan.folder
-    train = TwoFiles(*(folder / "text" / f"train.{language}" for language in languages))
     with show_training(quiet) as show:
-        train_student(plan, prepare_text(plan, train, folder / "data"), out, threads, show)
-        references = bool(plan.targets) and not no_baseline and test is not None
+        train_student(plan, prepare_text(plan, train, text, folder / "data"), out, device, threads, show)
         if references:
-            if len(plan.sources) > 1:
-                raise UsageError(
-                    "The baseline needs exactly one --source and one --target; skip it with --no-baseline."
-                )
-            data = prepare_text(plan, TwoFiles(plan.sources[0], plan.targets[0]), folder / "reference-data")
-            train_student(plan, data, folder / "references", threads, show)
+            data = prepare_text(plan, TwoFiles(plan.sources[0], plan.targets[0]), text, folder / "reference-data")
+            train_student(plan, data, folder / "references", device, threads, show)
     if test is not None:
         from lamina.study.distillation_report import compare_students, table_of, write_report
 

@@ -62,15 +62,23 @@ def translate_on_cluster(
     at_once: int,
     threads: int | None,
     form: str,
+    force: bool,
 ) -> None:
-    """Run this command as one job per shard; finished shards are skipped."""
+    """Run this command as one job per shard; finished shards are skipped, or deleted first with `force`."""
     from lamina.base.cluster import Job, parse_options, run_jobs
     from lamina.base.threads import default_threads
 
     parts = make_shards(input_file, output, cluster, shards, shard)
     assert output is not None
     assert cluster is not None
+    finished = [path for part in parts if (path := output / part.name(form)).exists()]
+    for path in finished if force else ():
+        path.unlink()
+    if finished and not force:
+        reused = f"{len(finished)} of {len(parts)} shards are already finished"
+        print(f"lamina: {output}: {reused}; --force translates them again.", file=sys.stderr)
     arguments = without_options(sys.argv[1:], ("--cluster", "--shards", "--cluster-option", "--jobs"))
+    arguments = [word for word in arguments if word != "--force"]  # so that a job that is retried resumes
     if threads is None and cluster == "local":
         arguments += ["--threads", str(max(1, default_threads() // at_once))]
     jobs = [

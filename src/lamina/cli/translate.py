@@ -144,7 +144,7 @@ def translate(
         raise UsageError(f"{'--cluster-option' if cluster_options else '--jobs'} requires --cluster.")
     sampling = sampling_settings(sample, temperature, top_k, top_p, seed, search, prefix)
     if cluster is not None or shards is not None:
-        translate_on_cluster(input_file, output, cluster, cluster_options, shards, shard, jobs, threads, form)
+        translate_on_cluster(input_file, output, cluster, cluster_options, shards, shard, jobs, threads, form, force)
         return
     first_line = 1
     if shard is None:
@@ -164,7 +164,7 @@ def translate(
     if sampling is None and nbest > settings.beam:
         settings = settings.with_options(beam=nbest)
     if format_in is not None:
-        translate_document(translator, settings, sampling, format_in, input_file, output)
+        translate_document(translator, settings, sampling, format_in, input_file, output, quiet)
         return
     interactive = input_file is None and sys.stdin.isatty()
     if interactive and not quiet:
@@ -206,9 +206,11 @@ def translate_document(
     form: FormatIn,
     input_file: Path | None,
     output: Path | None,
+    quiet: bool,
 ) -> None:
     """Translate a whole document."""
     from lamina.base.reading import open_bytes
+    from lamina.cli.progress import show_progress
     from lamina.translation.documents import read_document
 
     with open_bytes(input_file) as stream:
@@ -218,8 +220,14 @@ def translate_document(
     except UnicodeDecodeError as error:
         raise DataError(f"{input_file or 'stdin'}: not UTF-8 at byte {error.start}.") from error
     document = read_document(text, form, translator.text.source.language)
-    results = translator.stream(document.sentences, settings, sampling=sampling)
-    written = document.render(result.text for result in results)
+    sentences, texts = document.sentences, []
+    with show_progress(quiet) as progress:
+        for sentence, result in zip(sentences, translator.stream(sentences, settings, sampling=sampling), strict=True):
+            if result.cut:
+                print(f"lamina: {sentence[:40]} …: truncated: {result.cut:,} subwords dropped.", file=sys.stderr)
+            texts.append(result.text)
+            progress("translating", len(texts), len(sentences))
+    written = document.render(texts)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(open_output(output))
         target.write(written)

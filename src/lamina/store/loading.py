@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lamina.errors import DataError
+from lamina.errors import DataError, UsageError
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.hub import fetch
 from lamina.store.model_files import is_model_folder
@@ -27,6 +27,8 @@ def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "be
     """Find the model folder of RUN; a run without `model/` is opened from its checkpoints."""
     path = fetch(place)
     if is_model_folder(path):
+        if checkpoint != "best":
+            raise UsageError(f"{path}: is a model folder, which has no other checkpoints; omit --checkpoint.")
         return path
     checkpoints = Checkpoints(path / "checkpoints")
     if checkpoint == "best" and is_model_folder(path / "model"):

@@ -1,7 +1,7 @@
 """Sequence-level knowledge distillation (Kim and Rush 2016): a student learns from its teacher's translations.
 
 RUN/distill/outputs/000000.jsonl …   the teacher's translations, one file per chunk of sources
-RUN/distill/text/train.*             the training text: those that pass the filter, mixed with the references
+RUN/distill/text/{source,target}.*   the training text: those that pass the filter, mixed with the references
 RUN/distill/data                     the same, prepared with the teacher's text pipeline
 RUN                                  the student's run
 RUN/distill/references               the baseline: the same student, trained on the references alone
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import median
 
 from lamina.base.files import digest, write_file
 from lamina.base.progress import Progress
@@ -31,11 +32,13 @@ from lamina.errors import DataError, UsageError
 from lamina.recipe.loader import load_recipe_for
 from lamina.store.loading import find_model_folder
 from lamina.study.launch import Show, Training, train_all
+from lamina.text.pipeline import TextPipeline
 from lamina.translation import load
 from lamina.translation.shards import InputPart
 
 CHUNK = 2000  # sources per file; an interrupted chunk is translated again
 LOOP, TIMES = 4, 4  # an output in which an n-gram of size LOOP occurs TIMES times is dropped
+MAX_RATIO = 4.0  # an output this many times longer or shorter than usual for its source is dropped
 
 
 @dataclass(frozen=True)
@@ -122,12 +125,30 @@ def chunk_file(folder: Path, index: int) -> Path:
     return folder / f"{index:06d}.jsonl"
 
 
-def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[str, int]:
-    """Write pairs with the teacher's outputs, then those with references; return the filter's counts."""
+def write_training_text(plan: Distillation, text: TextPipeline) -> tuple[TwoFiles, dict[str, int]]:
+    """Write pairs with the teacher's outputs, then those with references; return the files and the filter's counts."""
+    translated = list(read_outputs(plan))
+    filters, usual = filters_for(text), usual_ratio(translated)
+    reasons = [drop_reason(*pair, filters, usual) for pair in translated]
+    pairs = [pair for pair, reason in zip(translated, reasons, strict=True) if reason is None]
+    if not pairs:
+        raise DataError(f"{plan.out}: all {len(translated):,} outputs of the teacher were dropped by the filter.")
+    counts = Counter(reason or "kept" for reason in reasons)
+    for source_file, target_file in zip(plan.sources, plan.targets, strict=False) if plan.mix else ():
+        references = [pair for pair in TwoFiles(source_file, target_file).pairs() if all(map(str.strip, pair))]
+        counts["references"] += len(references)
+        pairs += references
     folder = plan.folder / "text"
     folder.mkdir(exist_ok=True)
-    counts: Counter[str] = Counter()
-    pairs: list[tuple[str, str]] = []
+    files = (folder / f"source.{text.source.language}", folder / f"target.{text.target.language}")
+    for side, file in enumerate(files):
+        write_file(file, "".join(f"{pair[side]}\n" for pair in pairs))
+    write_file(plan.folder / "filter.json", json.dumps(counts, indent=2) + "\n")
+    return TwoFiles(*files), dict(counts)
+
+
+def read_outputs(plan: Distillation) -> Iterator[tuple[str, str]]:
+    """Yield every source with the teacher's output."""
     for index, chunk in enumerate(read_chunks(plan.sources)):
         path = chunk_file(plan.folder / "outputs", index)
         with damage_named(path):
@@ -136,44 +157,49 @@ def write_training_text(plan: Distillation, languages: Sequence[str]) -> dict[st
             raise DataError(
                 f"{path}: damaged ({len(targets)} translations of {len(chunk)} lines). Delete it to resume."
             )
-        for source, target in zip(chunk, targets, strict=True):
-            reason = drop_reason(source, target)
-            counts[reason or "kept"] += 1
-            if reason is None:
-                pairs.append((source, target))
-    mixed = zip(plan.sources, plan.targets, strict=False) if plan.mix else ()
-    for source_file, target_file in mixed:
-        references = [pair for pair in TwoFiles(source_file, target_file).pairs() if all(map(str.strip, pair))]
-        counts["references"] += len(references)
-        pairs += references
-    if not pairs:
-        raise DataError(f"{plan.out}: all {sum(counts.values()):,} outputs of the teacher were dropped by the filter.")
-    for side, language in enumerate(languages):
-        write_file(folder / f"train.{language}", "".join(f"{pair[side]}\n" for pair in pairs))
-    write_file(plan.folder / "filter.json", json.dumps(counts, indent=2) + "\n")
-    return dict(counts)
+        yield from zip(chunk, targets, strict=True)
 
 
-def drop_reason(source: str, target: str) -> str | None:
+def filters_for(text: TextPipeline) -> Filters:
+    """Drop empty pairs, and long ones unless the teacher truncates its sources; ratios are compared with the usual."""
+    return Filters(active=("empty",) if text.source.longest else ("empty", "long"))
+
+
+def usual_ratio(pairs: Sequence[tuple[str, str]]) -> float:
+    """The median length ratio of target and source."""
+    return median(length_ratio(*pair) for pair in pairs) if pairs else 1.0
+
+
+def length_ratio(source: str, target: str) -> float:
+    """The ratio of the lengths in characters, each plus 10 to tolerate short lines."""
+    return (len(target.strip()) + 10) / (len(source.strip()) + 10)
+
+
+def drop_reason(source: str, target: str, filters: Filters, usual: float) -> str | None:
     """Reason to drop a pair (an empty side, an unusual length ratio, a repetitive output), or None."""
     words = target.split()
     ngrams = Counter(tuple(words[start : start + LOOP]) for start in range(len(words) - LOOP + 1))
     if any(count >= TIMES for count in ngrams.values()):
         return "repeats itself"
-    return Filters(max_ratio=4.0).reason(source.strip(), target.strip())
+    reason = filters.reason(source.strip(), target.strip())
+    if reason is None and not 1 / MAX_RATIO <= length_ratio(source, target) / usual <= MAX_RATIO:
+        return "ratio"
+    return reason
 
 
-def prepare_text(plan: Distillation, train: TwoFiles, out: Path) -> PreparedData:
+def prepare_text(plan: Distillation, train: TwoFiles, text: TextPipeline, out: Path) -> PreparedData:
     """Prepare training data with the teacher's text pipeline; length ratios are already filtered."""
-    text = TextOptions(text_from=find_model_folder(plan.teachers[0]))
-    filters = Filters(active=("empty", "long"))
-    preparation = Plan(train=train, valid=TwoFiles(*plan.valid), text=text, filters=filters)
+    options = TextOptions(text_from=find_model_folder(plan.teachers[0]))
+    preparation = Plan(train=train, valid=TwoFiles(*plan.valid), text=options, filters=filters_for(text))
     return prepare(preparation, out, usable_cores())
 
 
-def train_student(plan: Distillation, data: PreparedData, run: Path, threads: int | None, show: Show) -> None:
+def train_student(
+    plan: Distillation, data: PreparedData, run: Path, device: str, threads: int | None, show: Show
+) -> None:
     """Run `lamina train`, which returns immediately if the run is finished."""
     recipe = load_recipe_for(data, plan.student, plan.overrides)
     steps = recipe.train.max_steps
     name = "student" if run == plan.out else "references"
-    train_all([Training(name, str(plan.student), data.folder, run, steps, plan.overrides, threads)], 1, show)
+    training = Training(name, str(plan.student), data.folder, run, steps, plan.overrides, threads, device)
+    train_all([training], 1, show)

@@ -40,7 +40,8 @@ def compare_students(
     translators = {name: load(*paths, device=device, threads=threads) for name, paths in runs.items()}
     outputs = {name: [each.text for each in model.translate(sources)] for name, model in translators.items()}
     rates = time_translators(translators, sources[:TIMED])
-    gold = Gold([references], sources, False, [str(test[1])])
+    language = next(iter(translators.values())).text.target.language
+    gold = Gold([references], sources, False, [str(test[1])], language=language)
     scores = compare_outputs(list(outputs), list(outputs.values()), gold, metrics=["bleu"])
     teacher_rate = rates[next(iter(rates))]
     rows = []

@@ -33,6 +33,7 @@ class Training:
     steps: int
     overrides: tuple[str, ...]
     threads: int | None  # None: one per core that the process may use
+    device: str = "auto"
 
     @property
     def log(self) -> Path:
@@ -45,6 +46,7 @@ class Training:
         return [
             *(sys.executable, "-m", "lamina", "train", self.recipe, "--data", str(self.data), "--out", str(self.run)),
             *(() if self.threads is None else ("--threads", str(self.threads))),
+            *(() if self.device == "auto" else ("--device", self.device)),
             *(part for override in overrides for part in ("--set", override)),
         ]
 

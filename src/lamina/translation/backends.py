@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Hypotheses = list[list[Hypothesis]]  # per source, best first
 NO_SHORTLIST_WITH_POINTER = "--shortlist: not supported for head `pointer`, which copies any token; omit it."
+NO_SHORTLIST_WITH_SAMPLING = "--shortlist applies only to beam search; omit it to sample."
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class EngineBackend:
         return self.engine.search(batch.sources, settings, batch.prefixes, stop, words)
 
     def sample(self, batch: SourceBatch, sampler: Sampler) -> Hypotheses:
+        if self.shortlist is not None:
+            raise UsageError(NO_SHORTLIST_WITH_SAMPLING)
         import torch
 
         from lamina.engine.stepper import EngineStepper

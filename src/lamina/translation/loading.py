@@ -46,6 +46,8 @@ def load(
     exported = [folder for folder in folders if is_onnx_folder(folder)]
     if exported and shortlist is not None:
         raise UsageError(f"{exported[0]}: is an ONNX export, whose vocabulary is fixed; omit --shortlist.")
+    if exported and checkpoint != "best":
+        raise UsageError(f"{exported[0]}: is an ONNX export, which has no other checkpoints; omit --checkpoint.")
     if exported:
         return load_onnx(exported[0], alone=not others, device=device, int8=int8)
     on_cpu = uses_cpu(device)

@@ -21,7 +21,7 @@ from lamina.search.sampling import Sampler
 from lamina.search.shortlist import Shortlist
 from lamina.search.stepper import ShortlistStepper, Stepper, TorchStepper
 from lamina.text.vocabulary import PAD
-from lamina.translation.backends import NO_SHORTLIST_WITH_POINTER, Hypotheses, SourceBatch
+from lamina.translation.backends import NO_SHORTLIST_WITH_POINTER, NO_SHORTLIST_WITH_SAMPLING, Hypotheses, SourceBatch
 
 
 class TorchBackend:
@@ -65,6 +65,8 @@ class TorchBackend:
         ]
 
     def sample(self, batch: SourceBatch, sampler: Sampler) -> Hypotheses:
+        if self.shortlist is not None:
+            raise UsageError(NO_SHORTLIST_WITH_SAMPLING)
         source_BS = pad_ids(batch.sources, self.device)
         with torch.inference_mode(), autocast(self.device, self.precision):
             return sampler(self.stepper, source_BS, self.model.start_id)

@@ -15,7 +15,7 @@ from lamina.recipe.options import SearchOptions
 from lamina.search.hypothesis import Hypothesis
 from lamina.search.shortlist import Shortlist
 from lamina.text.pipeline import TextPipeline
-from lamina.text.vocabulary import PAD, UNK
+from lamina.text.vocabulary import EOS, PAD, UNK
 from lamina.translation.backends import Backend, SourceBatch, choose_backend
 from lamina.translation.result import Translation
 
@@ -197,7 +197,8 @@ class Translator:
 
     def translate_ids(self, sources: Sequence[Sequence[int]]) -> list[Hypothesis]:
         """Translate ids to ids: the best hypothesis of each source."""
-        return [each[0] for each in self._search_all(sources, self.settings)]
+        empty = Hypothesis([EOS], 0.0, 0.0)  # of blank sources
+        return [each[0] if each else empty for each in self._search_all(sources, self.settings)]
 
     def search_ids(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> list[list[Hypothesis]]:
         """Translate ids to ids: all finished hypotheses of each source."""

@@ -82,4 +82,4 @@ def wrap(text: str, shares: list[int], ends: list[str]) -> str:
         lines.append(" ".join(words[:taken]))
         words, total = words[taken:], total - shares[number]
     lines.append(" ".join(words))
-    return "".join(line + end for line, end in zip(lines, [*ends, ""], strict=False)) if len(lines) > 1 else lines[0]
+    return "".join(line + end for line, end in zip(lines, [*ends[: len(lines) - 1], ""], strict=True))
