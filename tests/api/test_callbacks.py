@@ -26,8 +26,8 @@ class Recorder(lamina.Callback):
         self.saves.append(event)
 
 
-def train(workplace: Path, out: Path, seen: Recorder) -> lamina.Run:
-    options = {"max_steps": 6, "warmup": 2, "save_every": 2, "validate_every": 3}
+def train(workplace: Path, out: Path, seen: Recorder, **own: int) -> lamina.Run:
+    options = {"max_steps": 6, "warmup": 2, "save_every": 2, "validate_every": 3, **own}
     return lamina.train(workplace / "recipe.yaml", workplace / "data", out, callbacks=[seen], progress=False, **options)
 
 
@@ -42,6 +42,7 @@ def test_callbacks_receive_every_event(workplace: Path, tmp_path: Path) -> None:
 
 
 def test_stopping_leaves_a_model(workplace: Path, tmp_path: Path) -> None:
-    run = train(workplace, tmp_path / "run", Recorder(stop_at=4))
+    run = train(workplace, tmp_path / "run", Recorder(stop_at=4), validate_every=6, log_every=6, gradients_every=1)
     assert run.checkpoints.steps()[-1] == 4
+    assert [each["step"] for each in run.history if each["kind"] == "gradients"] == [1, 2, 3, 4]
     assert (run.folder / "model" / "config.json").is_file()

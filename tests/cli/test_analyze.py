@@ -23,7 +23,8 @@ from lamina.figures.charts import Series
 from lamina.model.layers.fusion import GatedFusion
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.loading import load_run
-from support import Finished, run_lamina
+from lamina.training.objective import encoder_gradient_norms
+from support import Finished, make_batch, run_lamina, small
 
 TrainedRun = Callable[[str], Path]
 
@@ -94,6 +95,20 @@ def test_gradients_match_the_records(trained: TrainedRun, tmp_path: Path) -> Non
 )
 def test_the_spread_of_gradients_is_a_readable_number(last: list[float], times: str) -> None:
     assert gradients.verdict(last) == f"final gradients differ by up to {times}× between layers"
+
+
+def test_frozen_layers_keep_their_numbers(tmp_path: Path) -> None:
+    model = small("transformer").train()
+    model.encoder.layers[0].requires_grad_(False)
+    batch = make_batch()
+    model(*batch, 0.1).total.backward()
+    norms = encoder_gradient_norms(model).tolist()
+    assert [norm > 0 for norm in norms] == [False, *[True] * (len(norms) - 1)]
+    record = {"kind": "gradients", "step": 10, "encoder": norms}
+    (tmp_path / "metrics.jsonl").write_text(f"{json.dumps(record)}\n")
+    found = gradients.analyze_gradients([tmp_path])
+    assert [row[1] for row in found.rows] == list(range(2, len(norms) + 1))
+    assert found.pictures[0].caption.endswith("over 10 updates; frozen layers (not shown): 1.")
 
 
 def test_difficulty_by_hand() -> None:

@@ -38,10 +38,25 @@ def test_more_text_means_a_larger_model_and_less_dropout() -> None:
 def test_overrides_apply_and_the_choice_is_described() -> None:
     source = Source("msc", automatic_recipe("msc", meta(29_000)))
     recipe = load_recipe(source, ["train.lr=1e-4", ("train.max_steps", 3000)], (8000, 8000), True)
-    assert describe_choice(recipe, "tiny", 29_000, Path("runs/x")) == (
+    assert describe_choice(recipe, 29_000, Path("runs/x")) == (
         "Settings for 29,000 training pairs: size tiny, dropout 0.3, 3,000 steps of 2,048 tokens, lr 0.0001 after "
         "1,062 steps of warm-up, validation every 425. To change them, use --set or a copy of runs/x/recipe.yaml."
     )
+
+
+def test_the_described_size_is_that_of_the_model() -> None:
+    for override, described in (("model.size=small", "size small"), ("model.d_model=64", "d_model 64")):
+        recipe = load_recipe(Source("msc", automatic_recipe("msc", meta(9))), [override], (8000, 8000), True)
+        assert describe_choice(recipe, 9, Path("runs/x")).startswith(f"Settings for 9 training pairs: {described},")
+
+
+@pytest.mark.parametrize("pairs", [9, 29_000, 500_000, 5_000_000])
+@pytest.mark.parametrize("processes", [2, 4, 8])
+def test_updates_are_the_same_for_any_number_of_processes(pairs: int, processes: int) -> None:
+    one, several = (automatic_recipe("msc", meta(pairs), count)["train"] for count in (1, processes))
+    size = several.pop("batch_tokens") * several.pop("accumulate") * processes
+    assert size == one.pop("batch_tokens") * one.pop("accumulate")
+    assert several == one
 
 
 def test_the_resolved_recipe_can_be_copied_for_other_data(tmp_path: Path) -> None:

@@ -27,20 +27,22 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
     recorded = {name: read_records(run).gradients() for name, run in zip(names, runs, strict=True)}
     x = Axis.over("training step", [step for each in recorded.values() for step, _ in each], zero=True)
     y = Axis.over(
-        "gradient norm", [norm for each in recorded.values() for _, norms in each for norm in norms], log=True
+        "gradient norm", [norm for each in recorded.values() for _, norms in each for norm in norms if norm], log=True
     )
     rows = []
     pictures = []
     for name, each in recorded.items():
-        by_layer = list(zip(*(norms for _, norms in each), strict=True))
+        numbered = enumerate(zip(*(norms for _, norms in each), strict=True), start=1)
+        by_layer = {number: norms for number, norms in numbered if any(norms)}
+        frozen = len(each[0][1]) - len(by_layer)
         steps = [step for step, _ in each]
-        series = [
-            Series(f"layer {number}", list(zip(steps, norms, strict=True))) for number, norms in enumerate(by_layer, 1)
-        ]
-        drawing = line_chart(series, x, y, "encoder layer", f"{name}: {verdict([norms[-1] for norms in by_layer])}")
-        caption = f"{name}: {len(series)} encoder layers over {steps[-1]:,} updates."
+        series = [Series(f"layer {number}", list(zip(steps, norms, strict=True))) for number, norms in by_layer.items()]
+        title = f"{name}: {verdict([norms[-1] for norms in by_layer.values()])}"
+        drawing = line_chart(series, x, y, "encoder layer", title)
+        without = f"; frozen layers (not shown): {frozen}" if frozen else ""
+        caption = f"{name}: {len(series)} encoder layers over {steps[-1]:,} updates{without}."
         pictures.append(Picture(file_name(name), drawing, caption))
-        rows += [(name, number, norms[0], median(norms), norms[-1]) for number, norms in enumerate(by_layer, 1)]
+        rows += [(name, number, norms[0], median(norms), norms[-1]) for number, norms in by_layer.items()]
     data = {name: [{"step": step, "norms": norms} for step, norms in each] for name, each in recorded.items()}
     head = ("run", "layer", "first", "median", "last")
     return Finding("gradients", "Gradient norm of every encoder layer", READING, pictures, head, rows, data)

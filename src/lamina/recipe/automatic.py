@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lamina.model.config import ModelConfig
 from lamina.recipe.schema import Recipe
-from lamina.systems.published import SYSTEMS
+from lamina.systems.published import SIZES, SYSTEMS
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,11 @@ def system_name(given: str | os.PathLike[str]) -> str | None:
     return name if name in SYSTEMS and not Path(name).is_file() else None
 
 
-def automatic_recipe(system: str, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe for prepared data with this `meta.json`."""
+def automatic_recipe(system: str, meta: Mapping[str, Any], processes: int = 1) -> dict[str, Any]:
+    """A recipe for prepared data with this `meta.json`; an update is the same for any number of processes."""
     train = meta["splits"]["train"]
     tier = next(each for each in TIERS if train["pairs"] <= each.pairs)
+    accumulate = max(1, tier.accumulate // processes)
     wanted = tier.passes * train["tokens"]["target"] / (tier.batch_tokens * tier.accumulate)
     steps = int(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
     steps = round(steps, -2)
@@ -58,8 +60,8 @@ def automatic_recipe(system: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         "model": {"size": tier.size, "dropout": tier.dropout},
         "train": {
             "max_steps": steps,
-            "batch_tokens": tier.batch_tokens,
-            "accumulate": tier.accumulate,
+            "batch_tokens": tier.batch_tokens * tier.accumulate // (accumulate * processes),
+            "accumulate": accumulate,
             "lr": tier.lr,
             "warmup": min(4000, steps // 8),
             "save_every": every,
@@ -70,12 +72,20 @@ def automatic_recipe(system: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def describe_choice(recipe: Recipe, size: str, pairs: int, run: Path) -> str:
+def describe_choice(recipe: Recipe, pairs: int, run: Path) -> str:
     """Describe the chosen settings, and how to change them."""
-    train, dropout = recipe.train, recipe.model.dropout
+    train, size, dropout = recipe.train, describe_size(recipe.model), recipe.model.dropout
     batch = f"{train.batch_tokens:,}" + (f" × {train.accumulate}" if train.accumulate > 1 else "")
     return (
-        f"Settings for {pairs:,} training pairs: size {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
+        f"Settings for {pairs:,} training pairs: {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
         f"{batch} tokens, lr {train.lr:g} after {train.warmup:,} steps of warm-up, validation every "
         f"{train.validate_every}. To change them, use --set or a copy of {run / 'recipe.yaml'}."
     )
+
+
+def describe_size(model: ModelConfig) -> str:
+    """The name of a model's size, or its width if it has none."""
+    for name, size in SIZES.items():
+        if all(getattr(model, key) == size[key] for key in ("d_model", "ffn_size", "heads")):
+            return f"size {name}"
+    return f"d_model {model.d_model}"

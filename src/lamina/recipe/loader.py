@@ -112,7 +112,10 @@ def open_recipe(given: Given, data: PreparedData) -> Source | Traversable:
     if isinstance(given, Mapping):
         return Source("recipe", given)
     system = system_name(given)
-    return find_recipe(Path(given)) if system is None else Source(system, automatic_recipe(system, data.meta))
+    if system is None:
+        return find_recipe(Path(given))
+    processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun
+    return Source(system, automatic_recipe(system, data.meta, processes))
 
 
 def load_recipe(

@@ -80,12 +80,13 @@ def explain_memory(batch: TensorBatch, device: torch.device) -> Iterator[None]:
 
 
 def encoder_gradient_norms(model: Seq2Seq) -> Tensor:
-    """Gradient norm of each encoder layer, as a tensor on the device."""
+    """Gradient norm of each encoder layer, 0 if it is frozen, as a tensor on the device."""
     squares: dict[int, Tensor] = {}
     for name, parameter in model.named_parameters():
-        if name.startswith("encoder.layers.") and parameter.grad is not None:
+        if name.startswith("encoder.layers."):
+            square = parameter.new_zeros(()) if parameter.grad is None else parameter.grad.square().sum()
             layer = int(name.split(".")[2])
-            squares[layer] = squares.get(layer, parameter.new_zeros(())) + parameter.grad.square().sum()
+            squares[layer] = squares.get(layer, 0) + square
     return torch.stack([squares[layer] for layer in sorted(squares)]).double().sqrt()
 
 

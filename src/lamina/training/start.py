@@ -13,7 +13,7 @@ import torch
 from lamina.base.files import StrPath
 from lamina.base.malloc import tune_malloc
 from lamina.corpus.prepared import PreparedData
-from lamina.recipe.automatic import automatic_recipe, describe_choice, system_name
+from lamina.recipe.automatic import describe_choice, system_name
 from lamina.recipe.loader import Given, load_recipe_for
 from lamina.recipe.schema import Recipe
 from lamina.store.run import Run
@@ -76,5 +76,4 @@ def explain_choice(given: Given, recipe: Recipe, data: PreparedData, run: Run) -
     system = None if isinstance(given, Mapping) else system_name(given)
     if system is None:
         return []
-    size = automatic_recipe(system, data.meta)["model"]["size"]
-    return [describe_choice(recipe, size, data.meta["splits"]["train"]["pairs"], run.folder)]
+    return [describe_choice(recipe, data.meta["splits"]["train"]["pairs"], run.folder)]

@@ -141,6 +141,7 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint with the full training state."""
         self._check_failures()
+        self._record_gradients()
         self.saved_step = self.step
         own = {"random": torch.get_rng_state(), "window": asdict(self.tally.read())}
         if self.ranks.device.type == "cuda":
@@ -273,9 +274,8 @@ class Trainer:
     def _log(self) -> None:
         self._check_failures()
         self._record_gradients()
-        own = self.tally.read()
         speed = self.speed.per_second()
-        total = Window.sum(self.ranks.gather(own))
+        total = Window.sum(self.ranks.gather(self.tally.read()))
         self.tally, self.speed = Tally(self.ranks.device), Speed()
         record = {
             "kind": "train",
