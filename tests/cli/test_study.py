@@ -19,7 +19,8 @@ from lamina.errors import StoppedError
 from lamina.recipe.loader import load_recipe
 from lamina.recipe.shipped import find_recipe
 from lamina.study import launch
-from lamina.study.study import plan, read_study
+from lamina.study.results import RunResult
+from lamina.study.study import describe_steps, plan, read_study
 from support import run_lamina
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
@@ -146,6 +147,37 @@ def test_runs_share_the_cores_that_the_study_may_use(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "target", "message"),
+    [
+        ("average: 3", None, "average: needs 3 checkpoints, but `plain-1` keeps 2; lower train.save_every, or raise"),
+        ("", "这是一只狗。", "BLEU"),
+    ],
+    ids=["too few checkpoints", "no tokenizer"],
+)
+def test_what_cannot_be_evaluated_is_not_trained(
+    line: str, target: str | None, message: str, study: Path, few: tuple[Path, Path]
+) -> None:
+    study.write_text(f"{study.read_text()}{line}\n")
+    if target is not None:
+        few[1].write_text(f"{target}\n" * 6)
+    result = run_lamina("study", study, "--out", study.parent / "out")
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert not (study.parent / "out").exists()
+
+
+def test_runs_that_stopped_early_are_named(tmp_path: Path) -> None:
+    results = []
+    for name, step in (("plain-1", 500), ("plain-2", 300)):
+        (tmp_path / name).mkdir()
+        record = {"kind": "valid", "step": step, "loss": 2.0}
+        (tmp_path / name / "metrics.jsonl").write_text(f"{json.dumps(record)}\n")
+        results.append(RunResult("plain", 1, tmp_path / name, {}, {}, 1, 1.0))
+    assert describe_steps(500, results) == "At most 500 updates (stopped early: plain-2 at 300)"
+    assert describe_steps(500, results[:1]) == "500 updates of every run"
+
+
 def test_an_unknown_recipe(study: Path, tmp_path: Path) -> None:
     study.write_text(study.read_text().replace("fused: {recipe: recipe.yaml}", "fused: {recipe: no-such-recipe}"))
     result = run_lamina("study", study, "--out", tmp_path / "out", "--jobs", "4", "--quiet")

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import lamina
+from lamina.search.hypothesis import Hypothesis
+from lamina.text.vocabulary import EOS
 from lamina.translation.translator import LONGEST
 from support import Finished, run_lamina
 
@@ -260,6 +262,25 @@ def test_memory_stays_constant_over_100_000_lines(straight: Path, source: list[s
         return int(result.stderr.split()[-1])
 
     assert peak(100_000) < 1.1 * peak(20_000)
+
+
+def test_a_model_folder_has_no_other_checkpoints(straight: Path) -> None:
+    result = run_lamina("translate", straight / "model", "--checkpoint", "5")
+    message = "is a model folder, which has no other checkpoints; omit --checkpoint."
+    assert (result.returncode, result.stderr) == (2, f"lamina: {straight / 'model'}: {message}\n")
+
+
+def test_a_blank_source_has_an_empty_translation(straight: Path) -> None:
+    translator = lamina.load(straight)
+    sources, _ = translator.encode(["A dog runs.", ""])
+    assert translator.translate_ids(sources)[1] == Hypothesis([EOS], 0.0, 0.0)
+
+
+def test_a_document_reports_truncated_sentences(straight: Path) -> None:
+    short = ["--beam", "1", "--max-length", "0", "3", "--format-in", "text"]
+    result = run_lamina("translate", straight, *short, stdin="dog " * 2000)
+    assert result.returncode == 0
+    assert re.fullmatch(r"lamina: (dog ){10} …: truncated: [\d,]+ subwords dropped\.\n", result.stderr)
 
 
 def test_a_document_keeps_its_layout(straight: Path, tmp_path: Path) -> None:

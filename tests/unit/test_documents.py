@@ -110,6 +110,12 @@ def test_a_long_cue_is_wrapped_and_cannot_end_early() -> None:
     assert "-->" not in "".join(lines)
 
 
+def test_a_translation_with_fewer_words_than_lines_leaves_no_empty_line() -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\none\ntwo\nthree\n\n2\n00:00:03,000 --> 00:00:04,000\nfour\n"
+    written = read_document(text, "srt", "en").render(["Hallo Welt", "vier"])
+    assert written == "1\n00:00:01,000 --> 00:00:02,000\nHallo\nWelt\n\n2\n00:00:03,000 --> 00:00:04,000\nvier\n"
+
+
 def test_vtt_keeps_notes_and_settings() -> None:
     text = (
         "WEBVTT - a title\n\nNOTE do not translate\n\nSTYLE\n::cue {color: red}\n\n"

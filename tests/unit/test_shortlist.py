@@ -13,12 +13,14 @@ from lamina.engine.lowering import UnsupportedModule
 from lamina.errors import UsageError
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
+from lamina.search.sampling import SamplingSettings
 from lamina.search.shortlist import Shortlist, digest_vocabularies, learn_shortlist, load_shortlist
 from lamina.systems.published import SYSTEMS
 from lamina.text.pipeline import pipeline_of_words
 from lamina.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
 from lamina.translation.backends import SourceBatch, choose_backend
 from lamina.translation.torch_backend import TorchBackend
+from lamina.translation.translator import Translator
 from support import VOCABULARY, WORDS, make_batch, rows_of, run_lamina, save, small
 
 TEXT = pipeline_of_words(Vocabularies(WORDS, WORDS))
@@ -85,6 +87,15 @@ def test_embeddings_that_are_not_shared(share: str) -> None:
 def test_the_pointer_head_rejects_a_shortlist() -> None:
     with pytest.raises(UsageError, match="not supported for head `pointer`, which copies any token; omit it"):
         choose_backend([small("pointer-generator")], shortlist=few())
+
+
+@pytest.mark.parametrize("backend", ["engine", "torch"])
+def test_sampling_rejects_a_shortlist(backend: str) -> None:
+    model = small("transformer")
+    own = TorchBackend([model], few()) if backend == "torch" else choose_backend([model], shortlist=few())[0]
+    translator = Translator([model], TEXT, SEARCH, backend=own)
+    with pytest.raises(UsageError, match="--shortlist applies only to beam search; omit it to sample"):
+        translator.translate("a b", sampling=SamplingSettings())
 
 
 def test_ensembles_and_prefixes() -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -52,7 +53,8 @@ def amx_works() -> bool:
             pass
     works = probe()
     if record is not None:
-        write_file(record, json.dumps({"works": works}) + "\n")
+        with suppress(OSError):  # a full disk, or another process that writes the same
+            write_file(record, json.dumps({"works": works}) + "\n")
     return works
 
 

@@ -79,17 +79,17 @@ class Distillation:
             "mix": self.mix,
         }
         record = self.folder / "distillation.json"
-        if record.is_file():
-            before = read_json(record)
-            changed = [key for key, value in facts.items() if before.get(key) != value]
-            if changed:
-                raise UsageError(f"{self.out}: cannot be resumed with a different {changed[0]}. Choose another --out.")
-            return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_file(record, json.dumps(facts, indent=2) + "\n")
-        except OSError as error:
-            raise DataError(f"{self.out}: cannot be written ({error.strerror}).") from error
+        if not record.is_file():
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write_file(record, json.dumps(facts, indent=2) + "\n")
+            except OSError as error:
+                if not record.is_file():  # otherwise another shard has just written it
+                    raise DataError(f"{self.out}: cannot be written ({error.strerror}).") from error
+        before = read_json(record)
+        changed = [key for key, value in facts.items() if before.get(key) != value]
+        if changed:
+            raise UsageError(f"{self.out}: cannot be resumed with a different {changed[0]}. Choose another --out.")
 
 
 def translate_sources(

@@ -23,9 +23,9 @@ from lamina.base.yaml_files import read_yaml
 from lamina.corpus.prepared import META, PreparedData
 from lamina.errors import LaminaError, UsageError
 from lamina.recipe.loader import dump_recipe, load_recipe_for
-from lamina.recipe.schema import Name
+from lamina.recipe.schema import Name, Recipe
 from lamina.scoring.files import read_test_set
-from lamina.scoring.metrics import names_to_compare
+from lamina.scoring.metrics import build_metrics, names_to_compare
 from lamina.store.history import read_records
 from lamina.study.launch import Show, Training, train_all, train_on_cluster
 from lamina.study.results import (
@@ -139,8 +139,13 @@ def run_study(
     tests = {name: read_test(study, pair) for name, pair in study.tests.items()}  # before any training
     data = PreparedData(study.data)
     tests = {name: test.in_language(data.text.target.language) for name, test in tests.items()}
+    for test in tests.values():
+        build_metrics(study.metrics, test.gold)  # raises if one cannot be computed
     trainings = plan(study, folder, out, threads)
-    fingerprints = {training.name: fingerprint(training, data) for training in trainings}
+    recipes = {training.name: resolve_recipe(training, data) for training in trainings}
+    if study.average is not None:
+        check_average(study.average, recipes)
+    fingerprints = {name: f"{digest(data.folder / META)}\n{dump_recipe(recipe)}" for name, recipe in recipes.items()}
     missing = [training for training in trainings if not is_done(training, fingerprints[training.name])]
     if cluster is None:
         train_all(missing, at_once, show)
@@ -170,11 +175,24 @@ def done_mark(training: Training) -> Path:
     return training.run / "study.txt"
 
 
-def fingerprint(training: Training, data: PreparedData) -> str:
-    """Identify a run by its resolved recipe and the digest of its data."""
+def resolve_recipe(training: Training, data: PreparedData) -> Recipe:
+    """The complete recipe of a run."""
     overrides = [f"name={training.name}", f"train.max_steps={training.steps}", *training.overrides]
-    recipe = load_recipe_for(data, Path(training.recipe), overrides)
-    return f"{digest(data.folder / META)}\n{dump_recipe(recipe)}"
+    return load_recipe_for(data, Path(training.recipe), overrides)
+
+
+def check_average(count: int, recipes: Mapping[str, Recipe]) -> None:
+    """Raise unless every run keeps this many checkpoints."""
+    for name, recipe in recipes.items():
+        train = recipe.train
+        saved = train.keep_last
+        if isinstance(train.save_every, int):
+            saved = min(saved, -(-train.max_steps // train.save_every))  # the last step is saved as well
+        if saved < count:
+            raise UsageError(
+                f"average: needs {count} checkpoints, but `{name}` keeps {saved}; lower train.save_every, or raise "
+                "train.keep_last."
+            )
 
 
 def is_done(training: Training, fingerprint: str) -> bool:
@@ -214,8 +232,17 @@ def summarise(study: Study, results: Sequence[RunResult], tests: Mapping[str, Te
     )
     averaged = f", the average of the last {study.average} checkpoints" if study.average else ""
     relative = f"difference and p are relative to {study.baseline}"
-    reading = f"{study.steps:,} updates of every run{averaged}; {relative}. {tested}"
+    reading = f"{describe_steps(study.steps, results)}{averaged}; {relative}. {tested}"
     return Finding("study", study.name, reading, [], head, cells, data)
+
+
+def describe_steps(steps: int, results: Sequence[RunResult]) -> str:
+    """The number of updates of the runs, some of which may have stopped early."""
+    last = {each.run.name: read_records(each.run).curve("valid", "loss")[-1][0] for each in results}
+    early = [f"{name} at {step:,}" for name, step in last.items() if step < steps]
+    return (
+        f"At most {steps:,} updates (stopped early: {', '.join(early)})" if early else f"{steps:,} updates of every run"
+    )
 
 
 def write_page(
