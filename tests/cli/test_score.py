@@ -27,6 +27,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_tokenised_references_are_pointed_out_once(folder: Path) -> None:
+    files = ("--test", folder / "hyp", folder / "ref")
+    expected = (
+        f"lamina: {folder / 'ref'}: is tokenised, but `bleu` expects detokenised text; use --metric multi-bleu to "
+        "compare with published scores on tokenised text.\n"
+    )
+    assert run("eval", "--baseline", "copy", *files).stderr == expected
+    assert run("compare", "--baseline", "copy", "--baseline", "lead-1", *files).stderr == expected
+    assert run("eval", "--baseline", "copy", *files, "--metric", "multi-bleu").stderr == ""
+
+
 def test_one_line_per_metric(folder: Path) -> None:
     result = run("score", "--hyp", folder / "hyp", "--ref", folder / "ref")
     assert result.returncode == 0, result.stderr

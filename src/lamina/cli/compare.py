@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from lamina.cli.evaluate import warn_if_tokenised
 from lamina.cli.options import (
     AsJson,
     Checkpoint,
@@ -114,6 +115,7 @@ def compare(
                 progress=progress,
                 **search,
             )
+        warn_if_tokenised(test[1], [row.metric for row in comparison])
         write_outputs(files, comparison.translations)
     else:
         if not hypotheses or not references:

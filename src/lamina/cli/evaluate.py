@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,6 +90,7 @@ def evaluate(
             progress=progress,
             **search,
         )
+    warn_if_tokenised(test[1], [score.name for score in scores])
     if output is not None:
         with open_output(output) as target:
             target.write("".join(f"{line}\n" for line in scores.translations))
@@ -95,3 +98,16 @@ def evaluate(
         print(json.dumps([score.as_json() for score in scores], indent=2, ensure_ascii=False))
     else:
         print(scores)
+
+
+def warn_if_tokenised(references: Path, metrics: Sequence[str]) -> None:
+    """Warn if BLEU, which tokenises text itself, is computed on tokenised references."""
+    from lamina.base.reading import read_lines
+    from lamina.scoring.tokenizers import is_tokenised
+
+    if "bleu" in metrics and is_tokenised(list(read_lines(references))):
+        print(
+            f"lamina: {references}: is tokenised, but `bleu` expects detokenised text; use --metric multi-bleu to "
+            "compare with published scores on tokenised text.",
+            file=sys.stderr,
+        )

@@ -52,7 +52,7 @@ class Bleu(Sacre):
 
     def __init__(self, gold: Gold) -> None:
         tokenize = choose_tokenizer(gold.tokenize, gold.language, gold.references)
-        metric = BLEU(lowercase=gold.lowercase, tokenize=tokenize, references=gold.references)
+        metric = BLEU(lowercase=gold.lowercase, force=True, tokenize=tokenize, references=gold.references)
         super().__init__("bleu", metric, gold)
 
     def details(self, sums_K: Array) -> dict[str, float]:

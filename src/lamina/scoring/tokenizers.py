@@ -52,3 +52,8 @@ def has_no_spaces(references: Sequence[Sequence[str]]) -> bool:
     cjk = sum("\u3040" <= character <= "\u9fff" for character in text)  # kana and ideographs
     longest = LONG_CJK_WORD if cjk > letters / 2 else LONG_WORD
     return bool(words) and letters / len(words) > longest and foreign > letters / 2
+
+
+def is_tokenised(lines: Sequence[str]) -> bool:
+    """Whether most lines end in a full stop after a space."""
+    return sum(line.rstrip().endswith(" .") for line in lines) > len(lines) / 2
