@@ -14,6 +14,7 @@ import yaml
 
 import lamina
 from hub_stand_in import HubStandIn, hub
+from serving_support import start_server
 from support import run_lamina, save, small
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
@@ -77,6 +78,40 @@ def test_an_onnx_export_translates_from_the_hub(stand_in: HubStandIn, tmp_path: 
         f"lamina: {out / 'decoder.onnx'}: damaged (SHA-256 does not match onnx.json).\n",
     )
     assert "me/other" not in stand_in.repositories
+
+
+def test_models_of_the_hub_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastapi")
+    served: list[Any] = []
+    monkeypatch.setattr("lamina.serving.server.run_server", served.append)
+    assert run_lamina("serve", "hf:me/model", "--name", "other=hf:you/model") == (0, "", "")
+    (options,) = served
+    assert {name: str(place) for name, place in options.models.items()} == {
+        "model": "hf:me/model",
+        "other": "hf:you/model",
+    }
+
+
+@pytest.mark.slow
+def test_a_server_downloads_its_model(stand_in: HubStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastapi")
+    save(small(), tmp_path / "model")
+    assert run_lamina("push", tmp_path / "model", "me/served").returncode == 0
+    monkeypatch.setenv("HF_ENDPOINT", stand_in.address)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "served"))
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    expected = lamina.load(tmp_path / "model").translate("w1 w2 w3").text
+    with start_server(tmp_path, "hf:me/served") as server:
+        answer = server.translate("w1 w2 w3")
+    assert (answer["model"], answer["results"][0]["text"]) == ("served", expected)
+
+
+def test_the_text_pipeline_of_a_model_on_the_hub(stand_in: HubStandIn, tmp_path: Path) -> None:
+    save(small(), tmp_path / "model")
+    assert run_lamina("push", tmp_path / "model", "me/text").returncode == 0
+    pairs = [("w1 w2", "w3 w4"), ("w5 w6", "w7 w8")]
+    data = lamina.prepare(pairs, valid=pairs, out=tmp_path / "data", text_from="hf:me/text", workers=1)
+    assert data.text.digests() == lamina.load(tmp_path / "model").text.digests()
 
 
 def test_the_card_of_an_export_is_completed(stand_in: HubStandIn, tmp_path: Path) -> None:
