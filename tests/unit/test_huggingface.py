@@ -75,6 +75,20 @@ def test_errors_on_the_command_line(tmp_path: Path) -> None:
     )
 
 
+def test_documents(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refusal:
+        export_huggingface(small("transformer"), TEXT.for_documents(True, 640), DECODE, tmp_path / "out")
+    assert str(refusal.value) == (
+        "Hugging Face transformers does not support `prepare --sentences` (its tokenizers do not mark sentence "
+        "boundaries). ONNX does: `lamina export --to onnx`."
+    )
+    for longest, found in ((None, 1024), (640, 640), (4000, 1024)):
+        out = tmp_path / str(longest)
+        export_huggingface(small("transformer"), TEXT.for_documents(False, longest), DECODE, out)
+        assert json.loads((out / "tokenizer_config.json").read_text())["model_max_length"] == found
+        assert f"Sources may have up to {found} tokens" in (out / "README.md").read_text()
+
+
 def pieces(lowercase: bool = False) -> TextPipeline:
     lines = [
         f"The {a} {b} sees the {c} … and „{a}“, 3{n}!"
