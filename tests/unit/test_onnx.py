@@ -23,7 +23,7 @@ from lamina.systems.published import SYSTEMS
 from lamina.text import sentences
 from lamina.text.pipeline import TextPipeline, make_pipeline, pipeline_of_words
 from lamina.text.subwords import learn_sentencepiece
-from lamina.text.vocabulary import BOS, Vocabularies
+from lamina.text.vocabulary import BOS, EOS, SPECIALS, UNK, Vocabularies, Vocabulary
 from lamina.translation import load
 from lamina.translation.onnx import OnnxBackend
 from support import VARIANTS, WORDS, build_combination, make_batch, run_lamina, save, small
@@ -182,6 +182,18 @@ def test_the_script_encodes_like_lamina(make: Callable[[], TextPipeline], split:
     assert (BOS in expected[0]) is split
     for name in ("ENDING", "ABBREVIATION", "LINE_BREAK"):
         assert getattr(run, name) == getattr(sentences, name)
+
+
+def test_the_script_escapes_special_symbols(tmp_path: Path) -> None:
+    from lamina.interop.onnx import run
+
+    vocabulary = Vocabulary((*SPECIALS, "w1", "\\</s>", "\\\\<s>"))
+    text = pipeline_of_words(Vocabularies(vocabulary, vocabulary))
+    text.save(tmp_path)
+    encode, decode = run.open_text(tmp_path)
+    line = "w1 </s> \\<s> <s> <unk> w1"
+    assert [encode(line)] == text.source.encode([line]) == [[4, 5, 6, UNK, UNK, 4, EOS]]
+    assert decode([5, 4, 6, EOS]) == text.target.decode([5, 4, 6, EOS]) == "</s> w1 \\<s>"
 
 
 def test_the_script_truncates_long_lines(folder: Path) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 import onnxruntime
 
 BOS, PAD, EOS, UNK = range(4)
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 BATCH, LONGEST = 32, 1024  # sentences per batch, maximum tokens per source unless text.json has another
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ufeff]+")
 LINE_BREAK = "⏎"  # represents a line break within a document
@@ -215,10 +216,20 @@ def open_words(folder: Path, about: Any) -> tuple[Callable[[str], Ids], Callable
         return open_marian(folder, ids, target)
 
     def decode(written: Ids) -> str:
-        text = " ".join(target[index] for index in written if index not in (BOS, PAD, EOS))
+        text = " ".join(unescape(target[index]) for index in written if index not in (BOS, PAD, EOS))
         return f"{text} ".replace("@@ ", "").strip(" ") if about["subwords"] == "bpe" else text
 
-    return lambda line: [*(ids.get(token, UNK) for token in segment(line.split())), EOS], decode
+    return lambda line: [*(ids.get(escape(token), UNK) for token in segment(line.split())), EOS], decode
+
+
+def escape(token: str) -> str:
+    """The symbol of a token: one that looks like a special symbol gets a backslash."""
+    return f"\\{token}" if token.lstrip("\\") in SPECIALS else token
+
+
+def unescape(symbol: str) -> str:
+    """The token of a symbol, undoing `escape`."""
+    return symbol[1:] if symbol.startswith("\\") and symbol.lstrip("\\") in SPECIALS else symbol
 
 
 def open_marian(
