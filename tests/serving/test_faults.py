@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from serving_support import Running, start_server
+from support import run_lamina
 
 HARD = {"beam": 20, "nbest": 20}
 
@@ -314,6 +315,19 @@ def test_a_damaged_model_ends_the_server(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 3
     assert result.stderr.splitlines()[-1].startswith("lamina: ")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_an_onnx_export_ends_the_server(models: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    out = tmp_path / "onnx"
+    assert run_lamina("export", models["mixed"], "--to", "onnx", "--out", out).returncode == 0
+    command = [sys.executable, "-m", "lamina", "serve", str(models["fix"]), str(out), "--port", "0"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    message = "lamina: An ONNX export can only translate; use the exported run or model folder."
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (2, message)
     assert "Traceback" not in result.stderr
 
 

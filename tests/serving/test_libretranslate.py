@@ -79,6 +79,10 @@ def test_a_file_is_translated(server: Running) -> None:
     content = server.get(place.removeprefix(server.url)).content
     assert content.startswith(b"1\r\n00:00:01,000 --> 00:00:02,000\r\n")
     assert content.endswith(b"\r\n\r\n")
+    for forwarded, scheme in (("https", "https"), ("HTTPS, http", "https"), ("http", "http"), ("javascript", "http")):
+        behind = {"x-forwarded-proto": forwarded, "host": "mt.example"}
+        answer = server.post("/translate_file", data=form, files={"file": ("a.srt", text)}, headers=behind)
+        assert answer.json()["translatedFileUrl"].startswith(f"{scheme}://mt.example/download_file/")
     assert server.get("/download_file/other.srt").status_code == 404
     assert server.post("/translate_file", data=form, files={"file": ("a.exe", text)}).status_code == 400
     assert server.post("/translate_file", data=form).status_code == 400

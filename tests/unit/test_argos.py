@@ -49,10 +49,18 @@ def test_a_package(tmp_path: Path) -> None:
 
 def test_unsupported_models_are_rejected(tmp_path: Path) -> None:
     save(small("msc"), tmp_path / "msc")
+    documents = pipeline().for_documents(True, None)
+    write_model_folder(tmp_path / "documents", plain(documents), documents, "Made by a test.")
     save(small(), tmp_path / "words")
     text = pipeline("source")
     write_model_folder(tmp_path / "codes", plain(text), text, "Made by a test.")
     out = tmp_path / "a.argosmodel"
+    assert run_lamina("export", tmp_path / "documents", "--to", "argos", "--out", out) == (
+        2,
+        "",
+        "lamina: Argos Translate does not support `prepare --sentences` (it translates sentences separately). "
+        "ONNX does: `lamina export --to onnx`.\n",
+    )
     assert run_lamina("export", tmp_path / "msc", "--to", "argos", "--out", out) == (
         2,
         "",

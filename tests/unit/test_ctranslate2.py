@@ -251,6 +251,17 @@ def test_the_model_cards_example_works(
     assert capsys.readouterr().out == " ".join(s for s in hypothesis if s != "</s>") + "\n"
 
 
+def test_the_model_cards_example_processes_documents_as_in_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export_ctranslate2(make(), words().for_documents(True, 6), tmp_path / "out")
+    (code,) = re.findall(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code.replace("A man plays the guitar .", "A man ⏎ plays the guitar ."), names)
+    assert names["tokens"] == [["<unk>", "<unk>", "<s>", "<unk>", "<unk>"]]
+
+
 def test_an_imported_model_has_vocabularies_only(tmp_path: Path) -> None:
     text = pipeline_of_words(Vocabularies(SOURCE, TARGET))
     write_model_folder(tmp_path / "model", make(start_id=EOS), text, "Made by a test.")

@@ -14,7 +14,12 @@ import yaml
 
 import lamina
 from hub_stand_in import HubStandIn, hub
-from support import run_lamina, save, small
+from lamina.interop.huggingface import export_huggingface
+from lamina.recipe.decode import SearchSettings
+from lamina.text.pipeline import SIDES, make_pipeline
+from lamina.text.subwords import learn_sentencepiece
+from serving_support import start_server
+from support import WORDS, run_lamina, save, small
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 
@@ -79,9 +84,43 @@ def test_an_onnx_export_translates_from_the_hub(stand_in: HubStandIn, tmp_path: 
     assert "me/other" not in stand_in.repositories
 
 
+def test_models_of_the_hub_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastapi")
+    served: list[Any] = []
+    monkeypatch.setattr("lamina.serving.server.run_server", served.append)
+    assert run_lamina("serve", "hf:me/model", "--name", "other=hf:you/model") == (0, "", "")
+    (options,) = served
+    assert {name: str(place) for name, place in options.models.items()} == {
+        "model": "hf:me/model",
+        "other": "hf:you/model",
+    }
+
+
+@pytest.mark.slow
+def test_a_server_downloads_its_model(stand_in: HubStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastapi")
+    save(small(), tmp_path / "model")
+    assert run_lamina("push", tmp_path / "model", "me/served").returncode == 0
+    monkeypatch.setenv("HF_ENDPOINT", stand_in.address)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "served"))
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    expected = lamina.load(tmp_path / "model").translate("w1 w2 w3").text
+    with start_server(tmp_path, "hf:me/served") as server:
+        answer = server.translate("w1 w2 w3")
+    assert (answer["model"], answer["results"][0]["text"]) == ("served", expected)
+
+
+def test_the_text_pipeline_of_a_model_on_the_hub(stand_in: HubStandIn, tmp_path: Path) -> None:
+    save(small(), tmp_path / "model")
+    assert run_lamina("push", tmp_path / "model", "me/text").returncode == 0
+    pairs = [("w1 w2", "w3 w4"), ("w5 w6", "w7 w8")]
+    data = lamina.prepare(pairs, valid=pairs, out=tmp_path / "data", text_from="hf:me/text", workers=1)
+    assert data.text.digests() == lamina.load(tmp_path / "model").text.digests()
+
+
 def test_the_card_of_an_export_is_completed(stand_in: HubStandIn, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "tokenizer_config.json").write_text("{}")
     (tmp_path / "README.md").write_text("---\nlibrary_name: transformers\nlanguage: [en, de]\n---\n# Model\n")
     result = run_lamina("push", tmp_path, "me/marian", "--license", "mit")
     assert result == (0, f"{stand_in.address}/me/marian\n", "")  # Lamina does not read this format
@@ -89,6 +128,25 @@ def test_the_card_of_an_export_is_completed(stand_in: HubStandIn, tmp_path: Path
         {"library_name": "transformers", "pipeline_tag": "translation", "license": "mit", "language": ["en", "de"]},
         "# Model\n",
     )
+
+
+def test_the_export_of_an_imported_marian_model(stand_in: HubStandIn, tmp_path: Path) -> None:
+    """It has SentencePiece models and no `tokenizer.json`."""
+    pieces, symbols = learn_sentencepiece(["A dog runs."] * 20, 300), WORDS.text().encode()
+    files = {f"{side}.spm": pieces for side in SIDES} | {f"vocabulary.{side}.txt": symbols for side in SIDES}
+    text = make_pipeline("marian", ("en", "de"), False, files)
+    export_huggingface(small("transformer-post"), text, SearchSettings(), tmp_path / "out")
+    assert run_lamina("push", tmp_path / "out", "me/back") == (0, f"{stand_in.address}/me/back\n", "")
+    assert stand_in.repositories["me/back"].keys() == {
+        *("README.md", "config.json", "generation_config.json", "model.safetensors"),
+        *("source.spm", "target.spm", "vocab.json", "tokenizer_config.json"),
+    }
+    assert card_of(stand_in, "me/back")[0] == {
+        "library_name": "transformers",
+        "pipeline_tag": "translation",
+        "license": "other",
+        "language": ["en", "de"],
+    }
 
 
 def test_mistakes_are_one_line(stand_in: HubStandIn, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from lamina.errors import UsageError
 from lamina.interop.huggingface import export_huggingface
+from lamina.interop.huggingface.tokenizer import describe_tokenizer
 from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.systems.build import build
@@ -74,14 +75,64 @@ def test_errors_on_the_command_line(tmp_path: Path) -> None:
     )
 
 
-def pieces() -> TextPipeline:
+def test_documents(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refusal:
+        export_huggingface(small("transformer"), TEXT.for_documents(True, 640), DECODE, tmp_path / "out")
+    assert str(refusal.value) == (
+        "Hugging Face transformers does not support `prepare --sentences` (its tokenizers do not mark sentence "
+        "boundaries). ONNX does: `lamina export --to onnx`."
+    )
+    for longest, found in ((None, 1024), (640, 640), (4000, 1024)):
+        out = tmp_path / str(longest)
+        export_huggingface(small("transformer"), TEXT.for_documents(False, longest), DECODE, out)
+        assert json.loads((out / "tokenizer_config.json").read_text())["model_max_length"] == found
+        assert f"Sources may have up to {found} tokens" in (out / "README.md").read_text()
+
+
+def pieces(lowercase: bool = False) -> TextPipeline:
     lines = [
         f"The {a} {b} sees the {c} … and „{a}“, 3{n}!"
         for n, a in enumerate(("dog", "cat", "bird"))
         for b in ("runs", "sings", "jumps")
         for c in ("house", "tree", "café")
     ] * 3
-    return make_pipeline("sentencepiece", ("en", "de"), False, {"subwords.model": learn_sentencepiece(lines, 330)})
+    model = learn_sentencepiece(lines, 330, lowercase=lowercase)
+    return make_pipeline("sentencepiece", ("en", "de"), False, {"subwords.model": model})
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_the_tokenizer_normalises_like_lamina(lowercase: bool) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    text = pieces(lowercase)
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(describe_tokenizer(text, 1024)["tokenizer.json"]))
+    lines = [
+        *("THE DOG Sings  twice,   and The CAFÉ.", "ﬁne ﬂat ½ ² ﷺ", "ＦＵＬＬ　ｗｉｄｔｈ ｶﾞﾊﾟ", "", "  "),
+        *(
+            "Straße ẞ ΣΑΣ",
+            "İstanbul I\u0307stanbul i\u0307stanbul Isı",
+            "Ọ̀ Ẹ́ R\u0351 Ǆ ŉ ᾼ",
+            "¨ x ¨¨ ´",
+            "각 ᄀ 👨‍👩‍👧 🇩🇪 Ⅷ",
+        ),
+    ]
+    lines += [f"a{chr(code)}B {chr(code)} c" for code in range(0x3100) if code != 0x2581]  # SentencePiece's own space
+    own, found = text.source.encode(lines), tokenizer.encode_batch(lines)
+    assert [line for line, ids, each in zip(lines, own, found, strict=True) if ids != each.ids] == []
+    if lowercase:
+        assert tokenizer.encode("THE DOG").ids == tokenizer.encode("the dog").ids
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_transformers_loads_a_tokenizer_that_lowercases(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    text = pieces(lowercase=True)
+    entries = len(text.source.vocabulary)
+    sizes: dict[str, Any] = {"d_model": 32, "ffn_size": 48, "heads": 4}
+    export_huggingface(build(size="tiny", vocab_size=(entries, entries), **sizes), text, DECODE, tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    lines = ["THE DOG Sings  twice.", "ﬁne ＦＵＬＬ　ｗｉｄｔｈ ½", "İstanbul Straße Ọ̀"]
+    assert tokenizer(lines).input_ids == text.source.encode(lines)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.search.beam import beam_search
 from lamina.search.stepper import TorchStepper
+from lamina.store.model_folder import write_model_folder
 from lamina.systems.published import SYSTEMS
-from lamina.text.pipeline import pipeline_of_words
-from lamina.text.vocabulary import BOS, Vocabularies
+from lamina.text import sentences
+from lamina.text.pipeline import TextPipeline, make_pipeline, pipeline_of_words
+from lamina.text.subwords import learn_sentencepiece
+from lamina.text.vocabulary import BOS, EOS, SPECIALS, UNK, Vocabularies, Vocabulary
 from lamina.translation import load
 from lamina.translation.onnx import OnnxBackend
 from support import VARIANTS, WORDS, build_combination, make_batch, run_lamina, save, small
@@ -141,6 +145,75 @@ def test_the_script_translates_like_lamina(folder: Path, beam: int) -> None:
     assert result.returncode == 0, result.stderr
     own = load(folder / "model").translate(SENTENCES, beam=beam)
     assert result.stdout.decode() == "".join(f"{each.text}\n" for each in own)
+
+
+def pieces() -> TextPipeline:
+    lines = [f"The {a} {b} sees the {c}. Dr. No! 3 dogs?" for a in "abc" for b in ("runs", "sings") for c in "xyz"]
+    return make_pipeline("sentencepiece", ("en", "de"), False, {"subwords.model": learn_sentencepiece(lines, 300)})
+
+
+def bpe() -> TextPipeline:
+    words = TEXT.files["vocabulary.source.txt"]
+    files = {"bpe.codes": b"#version: 0.2\nw 1</w>\n", "vocabulary.source.txt": words, "vocabulary.target.txt": words}
+    return make_pipeline("bpe", ("en", "de"), True, files)
+
+
+DOCUMENTS = [
+    "The dog runs. A cat sings! “3 birds?” (Yes.) see it.  Dr. No sleeps… Über all, e.g. J. Smith.",
+    "one line ⏎ another ⏎⏎ w1. w2 W3. ",
+    "",
+    " ⏎ ",
+    "w1 w2. W3 " * 30,
+]
+
+
+@pytest.mark.parametrize("split", [True, False])
+@pytest.mark.parametrize("make", [pieces, bpe, lambda: TEXT], ids=["sentencepiece", "bpe", "words"])
+def test_the_script_encodes_like_lamina(make: Callable[[], TextPipeline], split: bool, tmp_path: Path) -> None:
+    """Sentence boundaries and truncation as in training."""
+    from lamina.interop.onnx import run
+
+    text = make().for_documents(split, 24)
+    text.save(tmp_path)
+    encode, _ = run.open_text(tmp_path)
+    expected = [text.source.truncate(ids) for ids in text.source.encode(DOCUMENTS)]
+    assert [encode(line) for line in DOCUMENTS] == expected
+    assert [len(ids) for ids in expected][2:] == [1, 1 if split else len(expected[3]), 24]
+    assert (BOS in expected[0]) is split
+    for name in ("ENDING", "ABBREVIATION", "LINE_BREAK"):
+        assert getattr(run, name) == getattr(sentences, name)
+
+
+def test_the_script_escapes_special_symbols(tmp_path: Path) -> None:
+    from lamina.interop.onnx import run
+
+    vocabulary = Vocabulary((*SPECIALS, "w1", "\\</s>", "\\\\<s>"))
+    text = pipeline_of_words(Vocabularies(vocabulary, vocabulary))
+    text.save(tmp_path)
+    encode, decode = run.open_text(tmp_path)
+    line = "w1 </s> \\<s> <s> <unk> w1"
+    assert [encode(line)] == text.source.encode([line]) == [[4, 5, 6, UNK, UNK, 4, EOS]]
+    assert decode([5, 4, 6, EOS]) == text.target.decode([5, 4, 6, EOS]) == "</s> w1 \\<s>"
+
+
+def test_the_script_truncates_long_lines(folder: Path) -> None:
+    from lamina.interop.onnx import run
+
+    encode, _ = run.open_text(folder / "onnx")
+    lines = ["w1 " * 1023, "w1 " * 1024, "w1 " * 2000]
+    assert [encode(line) for line in lines] == load(folder / "onnx").encode(lines)[0]
+    assert [len(encode(line)) for line in lines] == [1024, 1024, 1024]
+
+
+@pytest.mark.slow
+def test_the_script_translates_documents_like_lamina(tmp_path: Path) -> None:
+    text = TEXT.for_documents(True, 8)
+    write_model_folder(tmp_path / "model", small("hierarchical"), text, "Made by a test.")
+    assert run_lamina("export", tmp_path / "model", "--to", "onnx", "--out", tmp_path / "onnx").returncode == 0
+    lines = ["w1 w2 ⏎ w3 w4", "w5. 7 w6", "w1 ⏎ w2 ⏎ w3 ⏎ w4 ⏎ w5 ⏎ w6 ⏎ w7"]
+    result = run_script(tmp_path / "onnx", "".join(f"{line}\n" for line in lines).encode())
+    own = load(tmp_path / "model").translate(lines)
+    assert (result.returncode, result.stdout.decode()) == (0, "".join(f"{each.text}\n" for each in own))
 
 
 def test_the_script_imports_no_torch_and_no_lamina(folder: Path) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -16,8 +17,12 @@ from lamina.errors import DataError, UsageError
 from lamina.serving.forms import read_form
 from lamina.serving.keys import KeyRing, RateLimit, key_of_headers, parse_rate
 from lamina.serving.metrics import Metrics
+from lamina.serving.model_info import detect_language
 from lamina.serving.refusals import Refusal
 from lamina.serving.scheduler import GATHER, DecodingBatch, QueuedSentence, Scheduler
+from lamina.text.pipeline import make_pipeline
+from lamina.text.subwords import learn_sentencepiece
+from lamina.translation.translator import Translator
 
 
 class FakeWorker:
@@ -288,3 +293,18 @@ def test_forms() -> None:
 def test_fuzzed_forms_raise_no_other_errors(kind: str, query: bytes, body: bytes) -> None:
     with contextlib.suppress(Refusal):
         read_form(kind, query, body)
+
+
+def test_the_language_of_text_without_spaces() -> None:
+    """Its cost per word is in the hundreds, for every language."""
+    learned = {"en": "The dog runs to the house.", "zh": "小狗跑向那座房子，小猫睡在树下。"}
+    translators = {}
+    for language, line in learned.items():
+        files = {"subwords.model": learn_sentencepiece([line] * 20, 300)}
+        text = make_pipeline("sentencepiece", (language, "de"), False, files)
+        translators[language] = cast(Translator, SimpleNamespace(text=text))
+    assert detect_language(translators, learned["zh"] * 40) == [
+        {"language": "zh", "confidence": 100.0},
+        {"language": "en", "confidence": 0.0},
+    ]
+    assert detect_language(translators, learned["en"] * 40)[0]["language"] == "en"

@@ -63,8 +63,10 @@ def prepare(
     from lamina.corpus.plan import Plan, TextOptions
     from lamina.corpus.prepare import prepare as prepare_data
     from lamina.corpus.sources import find_sources
+    from lamina.store.hub import fetch
 
-    text = TextOptions(subwords, vocab_size, bpe_codes, separate_vocab, pretokenized, lowercase, text_from, langs)
+    given = None if text_from is None else fetch(text_from)
+    text = TextOptions(subwords, vocab_size, bpe_codes, separate_vocab, pretokenized, lowercase, given, langs)
     filters = Filters.without(no_filter, max_characters, max_ratio)
     reading = fields, line_breaks == "symbol" or sentences, annotator
     with show_progress(progress) as shown, find_sources(train, valid, test, Path(out), *reading) as (splits, named):

@@ -10,6 +10,7 @@ import typer
 
 from lamina.cli.options import Int8, Threads
 from lamina.errors import DataError, MissingExtraError, UsageError
+from lamina.store.hub import is_remote
 
 
 def serve(
@@ -85,7 +86,7 @@ def name_models(runs: list[Path], names: list[str]) -> dict[str, Path]:
     for name, run in given:
         if name in models:
             raise UsageError(f"Two models are named `{name}`; rename one with --name NAME={run}.")
-        if not run.exists():
+        if not is_remote(run) and not run.exists():
             raise DataError(f"{run}: not found.")
         models[name] = run
     if not models:

@@ -67,7 +67,8 @@ def export_argos(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = Fal
     """Write an `.argosmodel` for `argospm install` and LibreTranslate."""
     if out.suffix != SUFFIX:
         raise UsageError(f"--out must be a file that ends in {SUFFIX}, but is {out} instead.")
-    refuse("Argos Translate", find_misfits(model.config))
+    sentences = ["`prepare --sentences` (it translates sentences separately)"] if text.source.sentences else []
+    refuse("Argos Translate", [*find_misfits(model.config), *sentences])
     if PIECES not in text.files or text.source.tokeniser is not None:
         raise UsageError(
             f"Argos Translate does not support subwords `{text.kind}` (only SentencePiece, one model for both "

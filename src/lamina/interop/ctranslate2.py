@@ -212,7 +212,8 @@ text = TextPipeline.load(folder)
 translator = ctranslate2.Translator(str(folder), compute_type="float32")  # or "int8"
 
 lines = ["A man plays the guitar ."]
-tokens = [text.source.vocabulary.decode(ids) for ids in text.source.encode(lines)]
+symbols = text.source.vocabulary.symbols
+tokens = [[symbols[index] for index in text.source.truncate(ids)[:-1]] for ids in text.source.encode(lines)]
 results = translator.translate_batch(tokens, beam_size=5, length_penalty=1, return_end_token=True)
 for result in results:
     print(text.target.decode(text.target.vocabulary.encode(result.hypotheses[0])))

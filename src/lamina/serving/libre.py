@@ -104,7 +104,7 @@ def add_files(app: FastAPI, service: Service, downloads: Downloads) -> None:
         asked = TranslateRequest(texts=[text], model=model["name"], format=kind)
         answer = await finish(service, request, asked, service.options.max_document)
         key = downloads.add(upload.name, answer["results"][0]["text"].encode("utf-8"))
-        base = f"{request.url.scheme}://{request.headers.get('host', '')}{service.options.url_prefix}"
+        base = f"{scheme_of(request)}://{request.headers.get('host', '')}{service.options.url_prefix}"
         return as_json({"translatedFileUrl": f"{base}/download_file/{key}"})
 
     @app.get("/download_file/{key}", include_in_schema=False)
@@ -156,6 +156,12 @@ async def form_of(request: Request) -> Form:
     given = form.fields.get("api_key")
     request.scope["lamina.guard"].check_late(request.scope, given if isinstance(given, str) else None)
     return form
+
+
+def scheme_of(request: Request) -> str:
+    """`https` behind a TLS proxy that says so. Any client can, but like `Host`, this changes only its own answer."""
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    return forwarded if forwarded in ("http", "https") else request.url.scheme
 
 
 def texts_of(form: Form) -> tuple[list[str], bool]:

@@ -66,7 +66,8 @@ def detect_language(translators: Mapping[str, Translator], text: str) -> list[di
         ids = side.encode([text])[0]
         cost = (len(ids) + 3 * ids.count(UNK)) / max(1, len(text.split()))
         costs[side.language] = min(cost, costs.get(side.language, math.inf))
-    likely = {language: math.exp(-2 * cost) for language, cost in costs.items()}
-    total = sum(likely.values()) or 1.0
+    least = min(costs.values())  # subtracted, or exp underflows for text without spaces
+    likely = {language: math.exp(-2 * (cost - least)) for language, cost in costs.items()}
+    total = sum(likely.values())
     ranked = sorted(likely, key=lambda language: -likely[language])
     return [{"language": language, "confidence": round(100 * likely[language] / total, 1)} for language in ranked]

@@ -166,12 +166,12 @@ def main(make_state: Callable[..., WorkerState] = WorkerState) -> None:
                 print(f"lamina: {name}: {note}", file=sys.stderr)
             translator.translate(WARM_UP)
             state.translators[name] = translator
+        models = [describe_model(name, translator) for name, translator in state.translators.items()]
     except LaminaError as error:
         state.write({"failed": str(error), "exit_code": error.exit_code})
         return
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # details are small; the cores belong to the engine's threads
-    models = [describe_model(name, translator) for name, translator in state.translators.items()]
     state.write({"models": models, "threads": threads})
     serve(state, threads, sys.stdin.buffer)
 

@@ -12,11 +12,16 @@ SCHEME = "hf:"
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
+def is_remote(place: str | os.PathLike[str]) -> bool:
+    """Whether this is a repository on the Hub, `hf:OWNER/NAME`."""
+    return os.fspath(place).startswith(SCHEME)
+
+
 def fetch(place: str | os.PathLike[str]) -> Path:
     """A local folder: the given one, or a downloaded copy of the repository `hf:OWNER/NAME`."""
-    name = os.fspath(place)
-    if not name.startswith(SCHEME):
+    if not is_remote(place):
         return Path(place)
+    name = os.fspath(place)
     repository = check_repository(name.removeprefix(SCHEME))
     try:
         from huggingface_hub import snapshot_download

@@ -38,10 +38,11 @@ def export_huggingface(model: Seq2Seq, text: TextPipeline, decode: SearchSetting
     refuse("Hugging Face transformers", find_misfits(model.config, text))
     check_vocabularies(model.config, text)
     require_absent(out)
+    longest = min(text.source.longest or POSITIONS, POSITIONS)
     files = {
         "config.json": describe_config(model.config),
         "generation_config.json": describe_generation(model.config, decode),
-        **describe_tokenizer(text, POSITIONS),
+        **describe_tokenizer(text, longest),
     }
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ def export_huggingface(model: Seq2Seq, text: TextPipeline, decode: SearchSetting
                 if name.endswith(".spm"):
                     (partial / name).write_bytes(model_file)
             (partial / "model.safetensors").chmod((partial / "config.json").stat().st_mode)
-            (partial / CARD).write_text(card(model.config, text), encoding="utf-8")
+            (partial / CARD).write_text(card(model.config, text, longest), encoding="utf-8")
     except (OSError, safetensors.SafetensorError) as error:
         raise DataError(f"{out}: cannot be written ({getattr(error, 'strerror', error)}).") from error
 
@@ -66,6 +67,8 @@ def find_misfits(config: ModelConfig, text: TextPipeline) -> Iterator[str]:
         yield f"share_embeddings `{config.share_embeddings}` with pre-norm (Pegasus has a single embedding matrix)"
     if text.source.vocabulary != text.target.vocabulary:
         yield "separate vocabularies (its tokenizers have one)"
+    if text.source.sentences:
+        yield "`prepare --sentences` (its tokenizers do not mark sentence boundaries)"
     if text.kind == "bpe" or text.source.tokeniser is not None:
         yield f"subwords `{text.kind}` on Moses tokens (only SentencePiece and words)"
 
@@ -123,7 +126,7 @@ def describe_generation(config: ModelConfig, decode: SearchSettings) -> dict[str
     }
 
 
-def card(config: ModelConfig, text: TextPipeline) -> str:
+def card(config: ModelConfig, text: TextPipeline, longest: int) -> str:
     """Model card with usage instructions."""
     _, architecture = ARCHITECTURES[config.norm]
     return f"""\
@@ -142,10 +145,10 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(".")
 model = AutoModelForSeq2SeqLM.from_pretrained(".")
-batch = tokenizer(["A man plays the guitar."], return_tensors="pt", padding=True)
+batch = tokenizer(["A man plays the guitar."], return_tensors="pt", padding=True, truncation=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 
-- Sources may have up to {POSITIONS} tokens, outputs up to {LONGEST_OUTPUT} (`max_new_tokens`).
+- Sources may have up to {longest} tokens, outputs up to {LONGEST_OUTPUT} (`max_new_tokens`).
 - The position table is part of the weights. `save_pretrained` of a Marian model omits it: copy it from this folder.
 """

@@ -72,7 +72,7 @@ def export_format(folder: Path) -> str | None:
         return "onnx"
     if (folder / "model.bin").is_file():
         return "ctranslate2"
-    if (folder / CONFIG).is_file() and (folder / "tokenizer.json").is_file():
+    if (folder / CONFIG).is_file() and (folder / "tokenizer_config.json").is_file():
         return "huggingface"
     return None
 

@@ -20,8 +20,15 @@ import numpy as np
 import onnxruntime
 
 BOS, PAD, EOS, UNK = range(4)
-BATCH, LONGEST = 32, 1024  # sentences per batch, maximum tokens per source
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+BATCH, LONGEST = 32, 1024  # sentences per batch, maximum tokens per source unless text.json has another
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ufeff]+")
+LINE_BREAK = "⏎"  # represents a line break within a document
+ENDING = re.compile(r"""([.!?…]+["'”’»)\]]*)\s+(?=["'“‘«(\[]*[^\W_a-zа-яёіїєґ])""")
+ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'])(?:[A-ZА-ЯІЇЄҐ]|Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Inc|Ltd|Co|Corp|No|Nos|vs|etc|e\.g|i\.e|a\.m|p\.m|Fig|Sen|Rep"
+    r"|Gov|Gen|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|ст|див|рис|гр|вул)\.$"
+)
 Ids = list[int]
 
 
@@ -152,16 +159,30 @@ def repeated(written: Ids, size: int) -> Ids:
 
 
 def open_text(folder: Path) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
-    """Return functions that encode a line to ids ending with eos, and decode ids."""
+    """Return functions that encode a line to ids ending with eos, as in training, and decode ids."""
     about = json.loads((folder / "text.json").read_text(encoding="utf-8"))
     encode, decode = (open_sentencepiece if about["subwords"] == "sentencepiece" else open_words)(folder, about)
-    if not about["moses"]:
-        return lambda line: encode(normalise(line)), decode
+    if about["moses"]:
+        encode, decode = add_moses(encode, decode, about["languages"])
+
+    def encode_line(line: str) -> Ids:
+        line = normalise(line)
+        sentences = split_sentences(line) if about.get("sentences") else [line]
+        ids = [index for sentence in sentences for index in (*encode(sentence)[:-1], BOS)][:-1]
+        return [*ids[: (about.get("longest") or LONGEST) - 1], EOS]
+
+    return encode_line, decode
+
+
+def add_moses(
+    encode: Callable[[str], Ids], decode: Callable[[Ids], str], languages: Sequence[str]
+) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
+    """Tokenise before encoding, and detokenise after decoding."""
     from sacremoses import MosesDetokenizer, MosesTokenizer
 
-    tokeniser, detokeniser = MosesTokenizer(lang=about["languages"][0]), MosesDetokenizer(lang=about["languages"][1])
+    tokeniser, detokeniser = MosesTokenizer(lang=languages[0]), MosesDetokenizer(lang=languages[1])
     return (
-        lambda line: encode(tokeniser.tokenize(normalise(line), escape=False, return_str=True)),
+        lambda line: encode(tokeniser.tokenize(line, escape=False, return_str=True)),
         lambda ids: detokeniser.detokenize(decode(ids).split(), unescape=False),
     )
 
@@ -195,10 +216,20 @@ def open_words(folder: Path, about: Any) -> tuple[Callable[[str], Ids], Callable
         return open_marian(folder, ids, target)
 
     def decode(written: Ids) -> str:
-        text = " ".join(target[index] for index in written if index not in (BOS, PAD, EOS))
+        text = " ".join(unescape(target[index]) for index in written if index not in (BOS, PAD, EOS))
         return f"{text} ".replace("@@ ", "").strip(" ") if about["subwords"] == "bpe" else text
 
-    return lambda line: [*(ids.get(token, UNK) for token in segment(line.split())), EOS], decode
+    return lambda line: [*(ids.get(escape(token), UNK) for token in segment(line.split())), EOS], decode
+
+
+def escape(token: str) -> str:
+    """The symbol of a token: one that looks like a special symbol gets a backslash."""
+    return f"\\{token}" if token.lstrip("\\") in SPECIALS else token
+
+
+def unescape(symbol: str) -> str:
+    """The token of a symbol, undoing `escape`."""
+    return symbol[1:] if symbol.startswith("\\") and symbol.lstrip("\\") in SPECIALS else symbol
 
 
 def open_marian(
@@ -227,9 +258,22 @@ def normalise(text: str) -> str:
     return unicodedata.normalize("NFC", BLANK.sub(" ", text)).strip(" ")
 
 
+def split_sentences(text: str) -> list[str]:
+    """Split a document into sentences, as in training."""
+    sentences = []
+    for line in text.split(LINE_BREAK):
+        start = 0
+        for match in ENDING.finditer(line):
+            candidate = line[start : match.end(1)]
+            if match[1] != "." or not ABBREVIATION.search(candidate):
+                sentences.append(candidate.strip())
+                start = match.end()
+        sentences.append(line[start:].strip())
+    return [sentence for sentence in sentences if sentence]
+
+
 def translate(graphs: Graphs, sources: Sequence[Ids], options: dict[str, Any]) -> list[Ids]:
     """Translate sources; an empty source has an empty translation."""
-    sources = [source if len(source) <= LONGEST else [*source[: LONGEST - 1], EOS] for source in sources]
     results: list[Ids] = [[] for _ in sources]
     order = sorted(
         (index for index, source in enumerate(sources) if len(source) > 1), key=lambda index: -len(sources[index])
