@@ -260,7 +260,7 @@ def train_and_search() -> None:
     source_BS, prefix_BT, target_BT = torch.tensor([[4, 5, 2]]), torch.tensor([[0, 6]]), torch.tensor([[6, 2]])
     model(source_BS, prefix_BT, target=target_BT).mean().backward()
     if not all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters()):
-        raise ArithmeticError("a gradient is not a number")
+        raise ArithmeticError("a gradient is not finite")
     with torch.inference_mode():
         settings = SearchSettings(beam=2, max_length=(0.0, 1))
         beam_search(TorchStepper(model.eval()), source_BS, settings, model.start_id)

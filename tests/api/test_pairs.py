@@ -80,6 +80,11 @@ def test_invalid_pairs_are_reported(records: Any, message: str) -> None:
         list(read_records(records, "test"))
 
 
+def test_missing_fields_are_named() -> None:
+    with pytest.raises(DataError, match=r"pair 1: has the columns `a`\. `src` and `tgt` are required\.$"):
+        parse_record({"a": "x"}, ("src", "tgt"), "pair 1")
+
+
 def test_memory_stays_bounded(tmp_path: Path) -> None:
     """A stream is written to disk while it is read: at most one record is in memory."""
     import gc

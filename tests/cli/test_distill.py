@@ -111,7 +111,7 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
     assert run_lamina(*arguments(folder, data, straight, "--shard", "2/3", "--beam", "3")) == (
         2,
         "",
-        f"lamina: {folder / 'run'}: cannot be resumed with a different beam. Choose another --out.\n",
+        f"lamina: {folder / 'run'}: cannot be resumed: --beam has changed. Choose another --out.\n",
     )
 
 

@@ -101,11 +101,11 @@ def test_a_missing_extra_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_failing_model_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
-        raise ArithmeticError("a gradient is not a number\nand more")
+        raise ArithmeticError("a gradient is not finite\nand more")
 
     monkeypatch.setattr(doctor, "train_and_search", fail)
     finding = report(code=1)["self-test"]["model"]
-    assert finding["found"] == "failed (ArithmeticError: a gradient is not a number)"
+    assert finding["found"] == "failed (ArithmeticError: a gradient is not finite)"
 
 
 def test_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:

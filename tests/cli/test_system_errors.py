@@ -191,8 +191,8 @@ def test_a_buffer_of_one_line_answers_each_at_once(straight: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("place", "name", "message"),
     [
-        (encoding, "encode_batch", "A worker process was killed, possibly out of memory; rerun with fewer"),
-        (prepare, "learn_sentencepiece", "A child process was killed, possibly out of memory."),
+        (encoding, "encode_batch", "A worker process was killed, possibly for lack of memory; rerun with fewer"),
+        (prepare, "learn_sentencepiece", "A child process was killed, possibly for lack of memory."),
     ],
     ids=["encoding", "learning"],
 )

@@ -225,17 +225,17 @@ def test_out_of_range_tokens_are_rejected() -> None:
     engine = make_engine([small()])
     assert engine.search([], SHORT) == []
     for sources, prefixes, message in (
-        ([[4, 23, 2]], None, "The source has token 23, but the vocabulary has 23 entries."),
-        ([[4, -1, 2]], None, "The source has token -1, but the vocabulary has 23 entries."),
-        ([[4, 2]], [[99]], "The prefix has token 99, but the vocabulary has 23 entries."),
+        ([[4, 23, 2]], None, "The source has token id 23, but the vocabulary has 23 entries."),
+        ([[4, -1, 2]], None, "The source has token id -1, but the vocabulary has 23 entries."),
+        ([[4, 2]], [[99]], "The prefix has token id 99, but the vocabulary has 23 entries."),
         ([[4, 2], []], None, "A source must have at least one token."),
     ):
         with pytest.raises(UsageError, match=re.escape(message)):
             engine.search(sources, SHORT, prefixes)
-    with pytest.raises(UsageError, match="The prefix has token 23"):
+    with pytest.raises(UsageError, match="The prefix has token id 23"):
         engine.teacher_forced([[4, 2]], [[0, 23]])
     stepper = Searcher("engine", small()).stepper
-    with pytest.raises(UsageError, match="The target has token 30"):
+    with pytest.raises(UsageError, match="The target has token id 30"):
         stepper.step(torch.tensor([30]), stepper.start(torch.tensor([[4, 2]]), 1))
 
 

@@ -25,7 +25,7 @@ from lamina.translation import Translator
 READING = (
     "The weights with which layers are mixed, and the values of gates. Liu et al. (2021, Figure 1): the top decoder "
     "layer gives the embedding layer the largest weight. In MSC, a gate near 1 selects the layer's own attention and "
-    "a gate near 0 the attention to the context; SurfaceFusion's gate is the share of the target side."
+    "a gate near 0 the attention to the context; SurfaceFusion's gate is the weight of the decoder's distribution."
 )
 Row = tuple[str, str, str, float]
 Table = tuple[Picture, list[Row]]

@@ -41,7 +41,7 @@ def run_in_child(work: Callable[[], Result]) -> Result:
     try:
         result, error = receiver.recv()
     except EOFError as gone:
-        raise KilledProcessError("A child process was killed, possibly out of memory.") from gone
+        raise KilledProcessError("A child process was killed, possibly for lack of memory.") from gone
     finally:
         child.kill()
         child.join()

@@ -47,7 +47,7 @@ def compare(
     ] = None,
     baselines: Annotated[
         list[str] | None,
-        typer.Option("--baseline", help="With runs: use a trivial system as the baseline, copy or lead-K."),
+        typer.Option("--baseline", help="With runs: put a trivial system first, copy or lead-K; repeatable."),
     ] = None,
     source: Sources = None,
     metrics: Metrics = None,

@@ -27,7 +27,13 @@ def distill(
     ] = None,
     beam: Annotated[int, typer.Option("--beam", min=1, max=256, help="Beam size of the teacher.")] = 5,
     shard: Annotated[
-        str, typer.Option("--shard", metavar="I/N", help="Translate only shard I of N, without training.")
+        str,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Translate only shard I of N, without training.",
+            show_default="translate everything and train",
+        ),
     ] = "1/1",
     no_mix: Annotated[bool, typer.Option("--no-mix", help="Train the student on the teacher's outputs alone.")] = False,
     no_baseline: Annotated[

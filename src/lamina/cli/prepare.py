@@ -89,7 +89,11 @@ def prepare(
         typer.Option("--langs", metavar="SRC TGT", help="Language codes; default: the file suffixes."),
     ] = None,
     no_filter: Annotated[
-        list[str] | None, typer.Option("--no-filter", help="Disable a filter: empty, long, ratio, duplicate, or all.")
+        list[str] | None,
+        typer.Option(
+            "--no-filter",
+            help="Filters to disable: empty, long, ratio, duplicate, or all; repeatable, or comma-separated.",
+        ),
     ] = None,
     max_characters: Annotated[
         int, typer.Option("--max-characters", min=1, help="Drop pairs with a longer side (filter `long`).")

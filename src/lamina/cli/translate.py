@@ -135,7 +135,7 @@ def translate(
     if (alignments or attention) and form != "jsonl":
         raise UsageError("--alignments and --attention need --format jsonl.")
     if format_in is not None and (form != "text" or prefix is not None or shallow is not None):
-        raise UsageError("--format-in writes the document; omit --format, --prefix and --shallow.")
+        raise UsageError("--format-in writes a document in the same format; omit --format, --prefix and --shallow.")
     if shallow is not None and (sample or prefix or alignments or attention):
         raise UsageError(
             "--shallow works only with plain beam search: omit --sample, --prefix, --attention and --alignments."

@@ -90,7 +90,7 @@ def in_order(
             yield pending.popleft().result()
     except BrokenExecutor as error:
         raise KilledProcessError(
-            "A worker process was killed, possibly out of memory; rerun with fewer --workers to resume."
+            "A worker process was killed, possibly for lack of memory; rerun with fewer --workers to resume."
         ) from error
 
 

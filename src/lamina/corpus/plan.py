@@ -61,7 +61,8 @@ class TextOptions:
             )
         if self.lowercase and self.kind != "sentencepiece":
             raise UsageError(
-                f"--lowercase needs --subwords sentencepiece, but --subwords is `{self.kind}`: lowercase the files."
+                f"--lowercase needs --subwords sentencepiece, but --subwords is `{self.kind}`; "
+                "lowercase the files instead."
             )
         if self.pretokenized and self.kind != "bpe":
             raise UsageError(f"--pretokenized requires --subwords bpe, but --subwords is `{self.kind}`.")

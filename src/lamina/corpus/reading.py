@@ -66,7 +66,7 @@ class OneFile:
         kind = self.path.with_suffix("").suffix if self.path.suffix in (".gz", ".zst") else self.path.suffix
         parsers = {".tsv": parse_tsv, ".jsonl": self._parse_json}
         if kind not in parsers:
-            raise UsageError(f"{self.path}: pairs in one file must be .tsv or .jsonl, but this is `{kind}`.")
+            raise UsageError(f"{self.path}: a file of pairs must be .tsv or .jsonl, but is `{kind}` instead.")
         for number, line in enumerate(read_lines(self.path), start=1):
             yield parsers[kind](line, f"{self.path}:{number}")
 

@@ -69,8 +69,10 @@ def choose_fields(record: Mapping[str, Any], fields: Fields | None, where: str) 
     if fields is None and len(names) == 2:
         return names[0], names[1]
     found = ", ".join(f"`{name}`" for name in names)
-    wanted = "Name the two columns with fields=(source, target)" if fields is None else f"Both of {fields} are required"
-    raise DataError(f"{where}: has the columns {found}. {wanted}.")
+    wanted = "Name the two columns with fields=(source, target)."
+    if fields is not None:
+        wanted = f"`{fields[0]}` and `{fields[1]}` are required."
+    raise DataError(f"{where}: has the columns {found}. {wanted}")
 
 
 def languages_of(record: Any, fields: Fields | None) -> Fields | None:

@@ -216,7 +216,7 @@ def check_ids(name: str, tokens: Int64, vocabulary: int) -> None:
     """Raise unless all ids are in the vocabulary; compiled code does not check them."""
     if len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
         wrong = next(token for token in tokens.tolist() if not 0 <= token < vocabulary)
-        raise UsageError(f"The {name} has token {wrong}, but the vocabulary has {vocabulary:,} entries.")
+        raise UsageError(f"The {name} has token id {wrong}, but the vocabulary has {vocabulary:,} entries.")
 
 
 def join(rows: Sequence[Sequence[int]]) -> tuple[Int64, Int64, Int64]:

@@ -74,7 +74,7 @@ class Service:
         beam = request.beam or model["decode"]["beam"]
         if request.nbest > beam:
             if request.beam is not None:
-                raise Refusal(422, "invalid", f"nbest: must be at most the beam {beam}, but is {request.nbest}.")
+                raise Refusal(422, "invalid", f"nbest: must be at most the beam size {beam}, but is {request.nbest}.")
             settings["beam"] = request.nbest
         given = tuple((name, value) for name, value in settings.items() if value is not None)
         loop = asyncio.get_running_loop()

@@ -36,6 +36,7 @@ from lamina.text.pipeline import TextPipeline
 from lamina.translation import load
 from lamina.translation.shards import InputPart
 
+OPTIONS = {"teachers": "TEACHER", "sources": "--source", "targets": "--target", "beam": "--beam", "mix": "--no-mix"}
 CHUNK = 2000  # sources per file; an interrupted chunk is translated again
 LOOP, TIMES = 4, 4  # an output in which an n-gram of size LOOP occurs TIMES times is dropped
 MAX_RATIO = 4.0  # an output this many times longer or shorter than usual for its source is dropped
@@ -89,7 +90,7 @@ class Distillation:
         before = read_json(record)
         changed = [key for key, value in facts.items() if before.get(key) != value]
         if changed:
-            raise UsageError(f"{self.out}: cannot be resumed with a different {changed[0]}. Choose another --out.")
+            raise UsageError(f"{self.out}: cannot be resumed: {OPTIONS[changed[0]]} has changed. Choose another --out.")
 
 
 def translate_sources(

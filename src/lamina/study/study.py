@@ -226,9 +226,9 @@ def summarise(study: Study, results: Sequence[RunResult], tests: Mapping[str, Te
         ],
     }
     tested = (
-        "It is a t-test over seeds and test sentences together."
+        "p comes from a t-test over seeds and test sentences together."
         if len(study.seeds) > 1
-        else "With one seed it is a paired bootstrap over test sentences, and another seed may give a different result."
+        else "p comes from a paired bootstrap over test sentences, with one seed; another may give a different result."
     )
     averaged = f", the average of the last {study.average} checkpoints" if study.average else ""
     relative = f"difference and p are relative to {study.baseline}"

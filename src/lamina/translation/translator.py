@@ -160,7 +160,7 @@ class Translator:
         if sampling is not None and prefixes is not None:
             raise UsageError("prefixes apply only to beam search; omit sampling.")
         if sampling is None and nbest > settings.beam:
-            raise UsageError(f"nbest must be at most the beam {settings.beam}, but is {nbest} instead.")
+            raise UsageError(f"nbest must be at most the beam size {settings.beam}, but is {nbest} instead.")
         lines, prefix_lines = iter(lines), None if prefixes is None else iter(prefixes)
         draw = None if sampling is None else self._sampler(settings, sampling, nbest)
         while chunk := list(islice(lines, window)):

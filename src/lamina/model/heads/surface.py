@@ -67,7 +67,9 @@ class SurfaceSettings(HeadSettings):
         if self.reader == "attention":
             yield from self._check_unset(("pool_from_id",), "applies only to readers `mean` and `max`")
             if model.d_model % self.reader_heads:
-                yield Problem("head.reader_heads", f"must divide the model size {model.d_model}.")
+                yield Problem(
+                    "head.reader_heads", f"must divide d_model {model.d_model}, but is {self.reader_heads} instead."
+                )
         else:
             yield from self._check_unset(("reader_heads", "layer"), "applies only to reader `attention`")
         if self.layer is not None and self.layer > model.decoder.layers:
