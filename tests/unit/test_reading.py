@@ -120,5 +120,5 @@ def test_bad_jsonl(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_unknown_suffixes_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"must be \.tsv or \.jsonl, but this is `\.csv`"):
+    with pytest.raises(UsageError, match=r"must be \.tsv or \.jsonl, but is `\.csv` instead"):
         one(tmp_path, "p.csv", "a,b\n")
