@@ -145,7 +145,8 @@ def run_study(
     recipes = {training.name: resolve_recipe(training, data) for training in trainings}
     if study.average is not None:
         check_average(study.average, recipes)
-    fingerprints = {name: f"{digest(data.folder / META)}\n{dump_recipe(recipe)}" for name, recipe in recipes.items()}
+    data_digest = digest(data.folder / META)
+    fingerprints = {name: f"{data_digest}\n{dump_recipe(recipe)}" for name, recipe in recipes.items()}
     missing = [training for training in trainings if not is_done(training, fingerprints[training.name])]
     if cluster is None:
         train_all(missing, at_once, show)
