@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,10 @@ class Page:
     def type(self, text: str) -> None:
         self.one("#source").send_keys(text)
 
+    def wait_for_result(self) -> None:
+        """Until what is shown belongs to what was typed and chosen, so that no element of it is replaced any more."""
+        self.wait(lambda: self.result() and not self.all("#output.busy"))
+
     def words(self) -> list[str]:
         return list(
             self.driver.execute_script("return [...document.querySelectorAll('#output .word')].map(w => w.textContent)")
@@ -117,7 +122,8 @@ def test_what_is_typed_is_translated(page: Page) -> None:
 def test_pointing_at_a_word_marks_what_it_attends_to(page: Page) -> None:
     page.type(TEXT)
     result = page.sentence(TEXT)
-    page.wait(lambda: page.result() == result["text"])
+    page.wait_for_result()
+    assert page.result() == result["text"]
     first = result["sentences"][0]
     for number in (0, 1):
         word = first["words"][number]
@@ -148,7 +154,7 @@ def test_candidates_and_confidence(page: Page) -> None:
 @pytest.mark.slow
 def test_a_word_is_replaced_and_the_rest_follows(page: Page) -> None:
     page.type("The old dog runs.")
-    page.wait(lambda: len(page.words()) > 2)
+    page.wait_for_result()
     before = page.result()
     page.all("#output .word")[1].click()
     choices = page.wait(lambda: page.all("#menu button"))
@@ -164,7 +170,8 @@ def test_two_models_side_by_side(page: Page) -> None:
     page.one("#compare").click()
     page.choose("mixed", "#other")
     expected = page.sentence(TEXT, "mixed")["text"]
-    page.wait(lambda: page.one("#other-output").get_attribute("textContent") == expected)
+    page.wait_for_result()
+    assert page.one("#other-output").get_attribute("textContent") == expected
     assert page.all("#output .word.differs")
     assert page.all("#other-output .word.differs")
     ActionChains(page.driver).move_to_element(page.all("#other-output .word")[0]).perform()
@@ -173,11 +180,24 @@ def test_two_models_side_by_side(page: Page) -> None:
 
 
 @pytest.mark.slow
+def test_a_change_right_after_typing_is_translated_once(page: Page) -> None:
+    page.driver.execute_script(
+        """const send = window.fetch; window.sent = 0;
+        window.fetch = (...given) => { window.sent += 1; return send(...given); }"""
+    )
+    page.one("#source").send_keys("A dog runs.", Keys.CONTROL, Keys.ENTER)
+    page.wait_for_result()
+    time.sleep(0.5)  # twice the pause after which typed text is translated
+    assert page.driver.execute_script("return window.sent") == 1
+
+
+@pytest.mark.slow
 def test_corrections_are_accepted_or_rejected(page: Page) -> None:
     page.choose("fix")
     source = "A dog run."
     page.type(source)
-    edits = page.wait(lambda: page.all("#output .edit"))
+    page.wait_for_result()
+    edits = page.all("#output .edit")
     corrected = page.sentence(source, "fix")["text"]
     output = page.one("#output")
     assert output.get_attribute("data-text") == corrected
@@ -222,11 +242,12 @@ def test_a_phone_shows_everything_below_one_another(page: Page, width: int) -> N
     metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     page.type(TEXT)
-    page.wait(lambda: len(page.words()) > 2)
+    page.wait_for_result()
     number = page.one("#nbest")
     number.clear()
     number.send_keys("3", Keys.TAB)
     page.wait(lambda: len(page.all("#candidate-list li")) == 3)
+    page.wait_for_result()
     assert_fits(page, width)
     source, output = page.one("#source").rect, page.one("#output").rect
     assert output["y"] >= source["y"] + source["height"]
@@ -248,8 +269,8 @@ def assert_fits(page: Page, width: int) -> None:
 
 @pytest.mark.slow
 def test_the_keyboard_is_enough(page: Page) -> None:
-    page.one("#source").send_keys("The old dog runs.")
-    page.wait(lambda: len(page.words()) > 2)
+    page.type("The old dog runs.")
+    page.wait_for_result()
 
     def focused(script: str = "id") -> str:
         return str(page.driver.execute_script(f"return document.activeElement.{script}"))
@@ -274,7 +295,7 @@ def test_the_keyboard_is_enough(page: Page) -> None:
 def test_everything_has_a_name(page: Page) -> None:
     """Chromium's own accessibility tree: no control without a name."""
     page.type(TEXT)
-    page.wait(lambda: len(page.words()) > 1)
+    page.wait_for_result()
     nodes = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     controls = [
         node

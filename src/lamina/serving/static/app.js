@@ -9,7 +9,7 @@ import { common, sourceWeights, split, strongest } from "./words.js";
 const $ = (id) => document.getElementById(id);
 const PAUSE = 250; // milliseconds after the last key
 const DETAILED = 1500; // characters: longer texts are translated without details
-const state = { models: [], limit: 5000, request: null, body: null };
+const state = { models: [], limit: 5000, request: null, timer: null, body: null };
 
 const outputs = { main: new Output($("output"), selectWord, chooseWord), other: new Output($("other-output"), selectWord) };
 
@@ -32,6 +32,7 @@ function requestBody(text, name, more = {}) {
 async function translateNow() {
   const text = $("source").value;
   state.request?.abort();
+  clearTimeout(state.timer);
   closeMenu();
   $("count").textContent = `${text.length.toLocaleString("en")} / ${state.limit.toLocaleString("en")}`;
   if (!text.trim() || !state.models.length) {
@@ -276,12 +277,13 @@ function copyByCommand(text) {
 }
 
 function setUpControls() {
-  let timer;
   $("source").addEventListener("input", () => {
     $("backdrop").replaceChildren();
+    $("output").classList.add("busy");
     state.request?.abort();
-    clearTimeout(timer);
-    timer = setTimeout(translateNow, PAUSE);
+    state.request = null;
+    clearTimeout(state.timer);
+    state.timer = setTimeout(translateNow, PAUSE);
   });
   $("source").addEventListener("scroll", () => { $("backdrop").scrollTop = $("source").scrollTop; });
   $("source").addEventListener("keydown", (event) => {
