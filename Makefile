@@ -48,11 +48,11 @@ docs: $(INSTALLED)
 	$(BIN)/python tools/spelling.py
 
 unit: $(INSTALLED)
-	$(BIN)/pytest -m "not slow" --numprocesses auto
+	$(BIN)/pytest -m "not slow" --numprocesses auto --dist loadfile
 
 # In a process of its own: the simulated GPU must be loaded before torch (tests/gpu/ghost.py).
 gpu: $(INSTALLED)
-	PYTHONPATH=tests $(BIN)/pytest -p gpu.ghost -m "not slow" --numprocesses auto tests/gpu
+	PYTHONPATH=tests $(BIN)/pytest -p gpu.ghost -m "not slow" --numprocesses auto --dist loadfile tests/gpu
 
 test: lint types docs unit gpu
 

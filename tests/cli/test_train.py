@@ -172,6 +172,7 @@ def test_a_second_process_is_rejected(data: Path, tmp_path: Path) -> None:
     options = ("--set", "train.max_steps=100000")
     with start(data, tmp_path / "run", *options) as first:
         first.stderr.readline()
+        first.send_signal(signal.SIGSTOP)  # it keeps its lock
         second = train(data, tmp_path / "run", *options)
         first.kill()
     assert second.returncode == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,11 @@ LEVELS = (
 )
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported_modules(tree: ast.AST) -> Iterator[str]:
     """All Lamina modules that a file imports, including within functions."""
     for node in ast.walk(tree):
@@ -53,7 +59,7 @@ def test_a_package_imports_only_lower_levels(package: str) -> None:
     upwards = [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in files
-        for module in imported_modules(ast.parse(path.read_text(encoding="utf-8")))
+        for module in imported_modules(parse(path))
         if level(module) > own
     ]
     assert upwards == []
@@ -68,7 +74,7 @@ def test_no_two_classes_share_a_name() -> None:
     names = [
         node.name
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.ClassDef)
     ]
     assert sorted(names) == sorted(set(names))
@@ -77,10 +83,9 @@ def test_no_two_classes_share_a_name() -> None:
 def test_files_and_functions_are_short() -> None:
     """At most 350 lines per file, except word lists, and 60 per function outside the command line."""
     for path in ROOT.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
         if path.name != "verbs.py":  # the demo grammar's table of verbs
-            assert text.count("\n") <= 350, path
+            assert path.read_text(encoding="utf-8").count("\n") <= 350, path
         if path.relative_to(ROOT).parts[0] != "cli":  # mostly options and examples
-            for node in ast.walk(ast.parse(text)):
+            for node in ast.walk(parse(path)):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
                     assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"
