@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lamina.base.wording import counted
 from lamina.model.config import ModelConfig
 from lamina.recipe.schema import Recipe
 from lamina.systems.published import SIZES, SYSTEMS
@@ -77,7 +78,7 @@ def describe_choice(recipe: Recipe, pairs: int, run: Path) -> str:
     train, size, dropout = recipe.train, describe_size(recipe.model), recipe.model.dropout
     batch = f"{train.batch_tokens:,}" + (f" × {train.accumulate}" if train.accumulate > 1 else "")
     return (
-        f"Settings for {pairs:,} training pairs: {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
+        f"Settings for {counted(pairs, 'training pair')}: {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
         f"{batch} tokens, lr {train.lr:g} after {train.warmup:,} steps of warm-up, validation every "
         f"{train.validate_every}. To change them, use --set or a copy of {run / 'recipe.yaml'}."
     )

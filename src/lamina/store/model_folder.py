@@ -72,8 +72,7 @@ def model_card(model: Seq2Seq, origin: str) -> str:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return (
         f"# {config.encoder.type} × {config.bridge.type} × {config.head.type}\n\n{origin}\n\n"
-        f"- {parameters:,} parameters: d_model {config.d_model}, {config.encoder.layers} encoder and "
-        f"{config.decoder.layers} decoder layers, {config.norm}-norm\n"
+        f"- {parameters:,} parameters: d_model {config.d_model}, {config.depth()}, {config.norm}-norm\n"
         f"- vocabularies of {config.source_vocab:,} and {config.target_vocab:,} entries\n"
         f"- written by Lamina {__version__}\n"
     )
