@@ -77,10 +77,11 @@ def describe_choice(recipe: Recipe, pairs: int, run: Path) -> str:
     """Describe the chosen settings, and how to change them."""
     train, size, dropout = recipe.train, describe_size(recipe.model), recipe.model.dropout
     batch = f"{train.batch_tokens:,}" + (f" × {train.accumulate}" if train.accumulate > 1 else "")
+    every = train.validate_every if isinstance(train.validate_every, str) else counted(train.validate_every, "step")
     return (
         f"Settings for {counted(pairs, 'training pair')}: {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
         f"{batch} tokens, lr {train.lr:g} after {train.warmup:,} steps of warm-up, validation every "
-        f"{train.validate_every}. To change them, use --set or a copy of {run / 'recipe.yaml'}."
+        f"{every}. To change them, use --set or a copy of {run / 'recipe.yaml'}."
     )
 
 

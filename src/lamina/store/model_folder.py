@@ -114,7 +114,7 @@ def assign_weights(model: Seq2Seq, weights: dict[str, torch.Tensor], where: str)
     missing, unknown = sorted(expected.keys() - weights.keys()), sorted(weights.keys() - expected.keys())
     if missing or unknown:
         parts = [f"lacks {', '.join(missing[:3])}"] if missing else []
-        parts += [f"has the unknown {', '.join(unknown[:3])}"] if unknown else []
+        parts += [f"has {', '.join(unknown[:3])}, which the model does not have"] if unknown else []
         raise DataError(f"{where}: {' and '.join(parts)}; these weights belong to another model.")
     for name, parameter in expected.items():
         if parameter.shape != weights[name].shape:
