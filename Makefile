@@ -19,7 +19,7 @@ help:
 	@echo "make test-faults  run the campaign of random kills and damaged files"
 	@echo "make install    set up .venv only"
 	@echo "make format     format the code and apply automatic fixes"
-	@echo "make clean      remove .venv, site and caches"
+	@echo "make clean      remove .venv, site, build and caches"
 
 $(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -192,7 +192,7 @@ def test_force_translates_finished_shards_again(
         translate_on_cluster(tmp_path / "input", tmp_path, "slurm", None, 2, None, 1, None, "text", force)
     assert states == [[True, False], [False, False]]
     assert not finished.exists()
-    reused = f"lamina: {tmp_path}: 1 of 2 shards are already finished; --force translates them again."
+    reused = f"lamina: {tmp_path}: 1 of 2 shards already finished; --force translates them again."
     assert capsys.readouterr().err.splitlines()[0] == reused
 
 

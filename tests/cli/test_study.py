@@ -175,7 +175,7 @@ def test_runs_that_stopped_early_are_named(tmp_path: Path) -> None:
         (tmp_path / name / "metrics.jsonl").write_text(f"{json.dumps(record)}\n")
         results.append(RunResult("plain", 1, tmp_path / name, {}, {}, 1, 1.0))
     assert describe_steps(500, results) == "At most 500 updates (stopped early: plain-2 at 300)"
-    assert describe_steps(500, results[:1]) == "500 updates of every run"
+    assert describe_steps(500, results[:1]) == "500 updates per run"
 
 
 def test_an_unknown_recipe(study: Path, tmp_path: Path) -> None:

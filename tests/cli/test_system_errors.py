@@ -140,8 +140,8 @@ def test_weights_that_cannot_be_read_are_not_missing(straight: Path, tmp_path: P
     ("command", "message"),
     [
         ("eval {run} --test {long} {short}", "{long} has 3 lines, but {short} has 1."),
-        ("rescore {run} --source {short} --target {long}", "{short} has 1 lines, but {long} has 3."),
-        ("score --hyp {long} --ref {short}", "{short} has 1 lines, but {long} has 3 lines."),
+        ("rescore {run} --source {short} --target {long}", "{short} has 1 line, but {long} has 3."),
+        ("score --hyp {long} --ref {short}", "{short} has 1 line, but {long} has 3 lines."),
     ],
     ids=["eval", "rescore", "score"],
 )

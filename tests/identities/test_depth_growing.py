@@ -96,7 +96,7 @@ def test_the_wirings_differ_in_what_trained_decoder_layers_read(norm: str) -> No
 def test_a_mismatched_bottom_is_reported() -> None:
     _, grown = grow("pre")
     shallow = small("transformer", encoder={"layers": 1})
-    with pytest.raises(UsageError, match="old: has 1 encoder layers, but the recipe has 2 below its new ones"):
+    with pytest.raises(UsageError, match="old: has 1 encoder layer, but the recipe has 2 below its new ones"):
         check_bottom(Path("old"), shallow.config, grown)
     with pytest.raises(UsageError, match=r"--grow-from needs a model with encoder `grown` and bridge `grown`"):
         check_bottom(Path("old"), shallow.config, shallow)

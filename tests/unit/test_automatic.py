@@ -40,7 +40,7 @@ def test_overrides_apply_and_the_choice_is_described() -> None:
     recipe = load_recipe(source, ["train.lr=1e-4", ("train.max_steps", 3000)], (8000, 8000), True)
     assert describe_choice(recipe, 29_000, Path("runs/x")) == (
         "Settings for 29,000 training pairs: size tiny, dropout 0.3, 3,000 steps of 2,048 tokens, lr 0.0001 after "
-        "1,062 steps of warm-up, validation every 425. To change them, use --set or a copy of runs/x/recipe.yaml."
+        "1,062 steps of warm-up, validation every 425 steps. To change them, use --set or a copy of runs/x/recipe.yaml."
     )
 
 

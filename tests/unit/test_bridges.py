@@ -29,7 +29,7 @@ def test_without_an_embedding_column_layers_still_count_from_one() -> None:
     assert model.bridge.weight.shape == (2, 3)
     with model.bridge.mask_layer(1):
         assert not model.bridge.weights()[:, 0].any()
-    with pytest.raises(UsageError, match="must be 1 to 3, but is 0 instead"), model.bridge.mask_layer(0):
+    with pytest.raises(UsageError, match="must be from 1 to 3, but is 0 instead"), model.bridge.mask_layer(0):
         pass
 
 

@@ -47,11 +47,11 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         ),
         (
             {"encoder": {"type": "msc", "layers": 6, "blocks": [1, 2, 3]}},
-            "encoder.blocks: must have one size for each of the decoder's 4 layers, but has 3 instead.",
+            "encoder.blocks: must have one size per decoder layer (4), but has 3 instead.",
         ),
         (
             {"bridge": {"type": "blocks", "blocks": [1, 1, 1, 2]}},
-            "bridge.blocks: must add up to the encoder's 4 layers, but adds up to 5 instead.",
+            "bridge.blocks: must add up to 4, the number of encoder layers, but adds up to 5 instead.",
         ),
         (
             {"bridge": {"type": "collaborative"}},
@@ -78,7 +78,7 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         ),
         (
             {"head": {"type": "surface", "layer": 5}},
-            "head.layer: must be one of the decoder's 4 layers, but is 5 instead.",
+            "head.layer: must be from 1 to 4, the number of decoder layers, but is 5 instead.",
         ),
         (
             {"head": {"type": "surface", "gate": "learnt"}},

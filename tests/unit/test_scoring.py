@@ -169,11 +169,11 @@ def test_metric_names() -> None:
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "m2" and "rouge" not in name])
 def test_lengths_must_match(name: str) -> None:
-    with pytest.raises(DataError, match="There are 1 hypotheses, but 2 references"):
+    with pytest.raises(DataError, match="The numbers of hypotheses and references differ: 1 and 2"):
         run(name, ["a"], [["a", "b"]], source=["a", "b"])
-    with pytest.raises(DataError, match="Reference 2 has 1 lines, but the first has 2"):
+    with pytest.raises(DataError, match="Reference 2 has 1 line, but the first has 2"):
         run(name, ["a", "b"], [["a", "b"], ["a"]])
-    with pytest.raises(DataError, match="The source has 1 lines, but the first reference has 2"):
+    with pytest.raises(DataError, match="The source has 1 line, but the first reference has 2"):
         run(name, ["a", "b"], [["a", "b"]], source=["a"])
 
 

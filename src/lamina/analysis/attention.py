@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lamina.analysis.finding import Cell, Finding, Picture, label_runs
+from lamina.base.wording import counted
 from lamina.errors import UsageError
 from lamina.figures.maps import Labels, heat_map
 from lamina.model.heads.surface import SurfaceHead
@@ -72,7 +73,7 @@ def maps(model: Seq2Seq, source_1S: Tensor, prefix_1T: Tensor) -> list[tuple[str
         for stream, weights_1HTS in zip(STREAMS, streams, strict=False):
             suffix = f"-{stream}" if len(streams) > 1 else ""
             title = f"Decoder layer {number}" + (f", {stream} stream" if suffix else "")
-            caption = f"{title}, averaged over {weights_1HTS.shape[1]} heads."
+            caption = f"{title}, averaged over {counted(weights_1HTS.shape[1], 'head')}."
             found.append((f"layer{number}{suffix}", caption, weights_1HTS[0].mean(dim=0)))
             if number == len(layers):
                 found += [

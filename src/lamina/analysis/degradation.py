@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from lamina.analysis.finding import Finding, Picture, label_runs
+from lamina.base.wording import counted
 from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
 from lamina.figures.axes import Axis
@@ -79,7 +80,7 @@ def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, l
         bars = Bars(label, [float(row[column]) for row in own])
         axis = Axis.over(label, bars.values, zero=True)
         best = max(own, key=lambda row: row[4]) if column == 4 else min(own, key=lambda row: row[5])
-        title = f"{label.split()[0]} on {pairs} pairs, {own[0][2]} encoder layers: {best[0]} is best"
+        title = f"{label.split()[0]} on {pairs} pairs, {counted(own[0][2], 'encoder layer')}: {best[0]} is best"
         return Picture(name, bar_chart([row[0] for row in own], [bars], axis, "run", title), caption)
     series = [
         Series(kind, sorted((row[2], float(row[column])) for row in rows if (row[1], row[3]) == (kind, split)))

@@ -8,6 +8,7 @@ from statistics import fmean, pstdev
 
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.base.files import write_file
+from lamina.base.wording import counted
 from lamina.errors import DataError
 from lamina.figures.axes import Axis
 from lamina.figures.charts import Bars, bar_chart
@@ -58,11 +59,11 @@ def analyze_difficulty(
     steps = Checkpoints(runs[0] / "checkpoints").steps()[-checkpoints:]
     if len(steps) < checkpoints:
         raise DataError(
-            f"{runs[0]}: has {len(steps)} checkpoints, but --checkpoints is {checkpoints}; train it with "
+            f"{runs[0]}: has {counted(len(steps), 'checkpoint')}, but --checkpoints is {checkpoints}; train it with "
             f"`train.keep_last={checkpoints}` or more, or lower --checkpoints."
         )
     if len(sources) < len(PARTS):
-        raise DataError(f"At least {len(PARTS)} test sentences are needed, but there are {len(sources)}.")
+        raise DataError(f"At least {len(PARTS)} test sentences are needed, but the test set has {len(sources)}.")
     scores = difficulties(losses_of(runs[0], steps, sources, references))
     parts = cut(scores)
     names = label_runs(runs)
@@ -95,7 +96,8 @@ def analyze_difficulty(
             Picture(
                 "bleu",
                 drawing,
-                f"Parts by difficulty for {names[0]} over {len(steps)} checkpoints; error bars are 95% intervals.",
+                f"Parts by difficulty for {names[0]} over {counted(len(steps), 'checkpoint')}; "
+                "error bars are 95% intervals.",
             )
         ],
         ("run", "part", "sentences", "mean difficulty", "BLEU"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from lamina.analysis.page import figure, folded, page, paragraph, section, side_by_side, table
 from lamina.base.files import StrPath, write_file
+from lamina.base.wording import counted
 
 Cell = str | int | float
 
@@ -53,8 +54,8 @@ class Finding:
     data: dict[str, Any]
 
     def __repr__(self) -> str:
-        pictures = f"{len(self.pictures)} picture{'' if len(self.pictures) == 1 else 's'}"
-        return f"Finding({self.name!r}, {pictures}, {len(self.rows)} rows)"
+        pictures, rows = counted(len(self.pictures), "picture"), counted(len(self.rows), "row")
+        return f"Finding({self.name!r}, {pictures}, {rows})"
 
     def _repr_html_(self) -> str:
         return self.as_section()
@@ -89,9 +90,9 @@ class Finding:
         )
         parts = [side_by_side(shown)]
         if details:
-            parts.append(folded(f"{len(details)} more figures", side_by_side(details)))
+            parts.append(folded(counted(len(details), "more figure"), side_by_side(details)))
         if 0 < len(self.rows) <= 80:
-            parts.append(folded(f"Numbers ({len(self.rows)} rows)", table(self.head, self.texts(self.rows))))
+            parts.append(folded(f"Numbers ({counted(len(self.rows), 'row')})", table(self.head, self.texts(self.rows))))
         return parts
 
     def texts(self, rows: Sequence[tuple[Cell, ...]]) -> list[tuple[str, ...]]:

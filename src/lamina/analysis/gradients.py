@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from lamina.analysis.finding import Finding, Picture, file_name, label_runs
+from lamina.base.wording import counted
 from lamina.figures.axes import Axis
 from lamina.figures.charts import Series, line_chart
 from lamina.store.history import read_records
@@ -40,7 +41,7 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
         title = f"{name}: {verdict([norms[-1] for norms in by_layer.values()])}"
         drawing = line_chart(series, x, y, "encoder layer", title)
         without = f"; frozen layers (not shown): {frozen}" if frozen else ""
-        caption = f"{name}: {len(series)} encoder layers over {steps[-1]:,} updates{without}."
+        caption = f"{name}: {counted(len(series), 'encoder layer')} over {counted(steps[-1], 'update')}{without}."
         pictures.append(Picture(file_name(name), drawing, caption))
         rows += [(name, number, norms[0], median(norms), norms[-1]) for number, norms in by_layer.items()]
     data = {name: [{"step": step, "norms": norms} for step, norms in each] for name, each in recorded.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from lamina.analysis.finding import Finding, Picture, label_runs
+from lamina.base.wording import counted
 from lamina.errors import UsageError
 from lamina.figures.axes import Axis
 from lamina.figures.charts import Bars, bar_chart
@@ -108,7 +109,8 @@ def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str
                 names, [Bars("gate", means)], Axis("mean gate", 0, 1), f"{side} layer", f"{run}: gates of the {side}"
             )
             rows = [(f"{side} gate", name, "", mean) for name, mean in zip(names, means, strict=True)]
-            yield Picture(f"gates-{side}", drawing, f"Gates of the {side}, averaged over {len(pairs)} sentences."), rows
+            caption = f"Gates of the {side}, averaged over {counted(len(pairs), 'sentence')}."
+            yield Picture(f"gates-{side}", drawing, caption), rows
 
 
 Sums = list[tuple[float, int]]  # of one gate: (sum, count) per call

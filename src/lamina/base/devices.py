@@ -38,8 +38,8 @@ def choose_device(name: str) -> torch.device:
         rank = int(os.environ.get("LOCAL_RANK", "0"))
         if rank >= (count := torch.cuda.device_count()):
             raise UsageError(
-                f"Each process on this machine needs its own GPU, but torch found only {count}; use --nproc-per-node "
-                f"{count} or less."
+                f"Each process on this machine needs its own GPU, but torch found only {count}; use at most "
+                f"--nproc-per-node {count}."
             )
         return torch.device("cuda", rank)
     return torch.device("cpu")

@@ -16,6 +16,7 @@ from lamina.base.devices import choose_device
 from lamina.base.files import StrPath
 from lamina.base.malloc import tune_malloc
 from lamina.base.progress import describe_duration
+from lamina.base.wording import counted
 from lamina.bench.training import WARM_UP, peak_memory, synchronise
 from lamina.corpus.batches import Position
 from lamina.corpus.prepared import PreparedData
@@ -49,7 +50,7 @@ def describe_plan(
         yield from describe_model(trainer)
         seconds, memory = measure_updates(trainer)
     updates, steps = len(trainer.batches.updates(0)), recipe.train.max_steps
-    yield f"batches: {updates:,} updates per epoch, {steps / updates:.1f} epochs in {steps:,} steps"
+    yield f"batches: {counted(updates, 'update')} per epoch, {steps / updates:.1f} epochs in {counted(steps, 'step')}"
     yield f"memory: about {memory / 2**20:,.0f} MB peak"
     total = describe_duration(seconds * steps)
     yield f"time: about {total} on {ranks.device.type} ({seconds:.2f} s per update), plus validation and saving"
@@ -59,8 +60,8 @@ def describe_model(trainer: Trainer) -> Iterator[str]:
     """Describe the model's dimensions and the parameters of each part."""
     config, model = trainer.recipe.model, trainer.model
     yield (
-        f"model: d_model {config.d_model}, feed-forward {config.ffn_size}, {config.heads} heads, "
-        f"{config.encoder.layers} encoder and {config.decoder.layers} decoder layers, {config.norm}-norm, "
+        f"model: d_model {config.d_model}, feed-forward {config.ffn_size}, {counted(config.heads, 'head')}, "
+        f"{config.depth()}, {config.norm}-norm, "
         f"vocabulary {config.source_vocab:,} and {config.target_vocab:,}"
     )
     counts: dict[str, int] = {}

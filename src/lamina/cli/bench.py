@@ -16,7 +16,7 @@ bench = typer.Typer(cls=Group, no_args_is_help=True)
 
 @bench.callback()
 def choose() -> None:
-    """Measure throughput on this machine; prints JSON.
+    """Measure throughput on this machine and print it as JSON.
 
     [bold]Examples[/bold]
 
@@ -101,8 +101,7 @@ def bench_prepare(
         int, typer.Option("--repeats", min=1, help="Interleaved repetitions; the median is reported.")
     ] = 3,
 ) -> None:
-    """Compare the speed of encoding with that of SentencePiece alone, and that of batch loading with that of training;
-    measure the share of padding.
+    """Measure encoding (compared with SentencePiece alone), batch loading (compared with training) and padding.
 
     [bold]Example[/bold]
 

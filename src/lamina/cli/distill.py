@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lamina.base.wording import counted
 from lamina.cli.next_step import say_next
 from lamina.cli.options import Device, Int8, Threads
 from lamina.errors import UsageError
@@ -95,7 +96,7 @@ def distill(
     with show_progress(quiet) as progress:
         missing = translate_sources(plan, part, int8, device, threads, progress)
     if missing or part.count > 1:
-        state = f"other shards have {missing:,} chunks left" if missing else "all shards are complete"
+        state = f"other shards have {counted(missing, 'chunk')} left" if missing else "all shards are complete"
         print(f"{out}: shard {shard} is complete; {state}.")
         return
     text = load_run(teachers[0]).text

@@ -73,7 +73,7 @@ def copy(
         Path | None, typer.Option("--out", metavar="FILE", help="Output file.", show_default="NAME.yaml")
     ] = None,
 ) -> None:
-    """Copy a shipped recipe to a file for editing; never overwrites a file.
+    """Copy a shipped recipe to a file for editing; an existing file is never overwritten.
 
     [bold]Examples[/bold]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lamina.base.wording import counted
 from lamina.cli.options import Checkpoint, Device, Threads
 from lamina.errors import DataError, UsageError
 from lamina.text.vocabulary import EOS, SPECIALS
@@ -37,7 +38,7 @@ def rescore(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Score existing translations with a model; prints a JSON line with `line`, `score` and `log_prob` for each.
+    """Score existing translations with a model and print a JSON line with `line`, `score` and `log_prob` for each.
 
     From jsonl, the tokens of every `nbest` entry are scored, so scores match those of `translate` to within
     1e-4. Plain text is segmented again.
@@ -61,7 +62,7 @@ def rescore(
         results = translator.rescore(sources, targets, penalty)
         for (line, _, _), cut, result in zip(chunk, cuts, results, strict=True):
             if cut:
-                print(f"lamina: line {line}: truncated: {cut:,} source subwords dropped.", file=sys.stderr)
+                print(f"lamina: line {line}: truncated: {counted(cut, 'source subword')} dropped.", file=sys.stderr)
             if not math.isfinite(result.log_prob):
                 raise DataError(f"line {line}: log p is not finite; the model's weights are damaged.")
             record = {"line": line, "score": round(result.score, 6), "log_prob": round(result.log_prob, 6)}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lamina.base.wording import counted
 from lamina.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def translate_on_cluster(
     for path in finished if force else ():
         path.unlink()
     if finished and not force:
-        reused = f"{len(finished)} of {len(parts)} shards are already finished"
+        reused = f"{len(finished)} of {len(parts)} shards already finished"
         print(f"lamina: {output}: {reused}; --force translates them again.", file=sys.stderr)
     arguments = without_options(sys.argv[1:], ("--cluster", "--shards", "--cluster-option", "--jobs"))
     arguments = [word for word in arguments if word != "--force"]  # so that a job that is retried resumes
@@ -91,7 +92,7 @@ def translate_on_cluster(
         for part in parts
     ]
     run_jobs(jobs, output, cluster, parse_options(options or []), at_once)
-    print(f"{len(parts)} shards: cat {output}/{parts[0].pattern(form)} > FILE", file=sys.stderr)
+    print(f"{counted(len(parts), 'shard')}: cat {output}/{parts[0].pattern(form)} > FILE", file=sys.stderr)
 
 
 def without_options(words: list[str], names: tuple[str, ...]) -> list[str]:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lamina.base.wording import counted
+
 
 def shortlist(
     data: Annotated[Path, typer.Option("--data", help="Data folder that the model was trained on.")],
@@ -34,4 +36,5 @@ def shortlist(
     train = prepared.split("train")
     pairs = ((source.tolist(), target.tolist()) for source, target in map(train.__getitem__, range(len(train))))
     learn_shortlist(pairs, prepared.text, candidates, frequent).save(out)
-    print(f"{out}: {candidates} candidates for each of {len(prepared.text.source.vocabulary):,} source subwords")
+    subwords = len(prepared.text.source.vocabulary)
+    print(f"{out}: {counted(candidates, 'candidate')} for each of {subwords:,} source subwords")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lamina.base.wording import counted
 from lamina.cli.options import (
     Checkpoint,
     ClusterOptions,
@@ -191,7 +192,7 @@ def translate(
         for number, result in enumerate(results, start=first_line):
             source = sources.popleft()
             if result.cut:
-                print(f"lamina: line {number}: truncated: {result.cut:,} subwords dropped.", file=sys.stderr)
+                print(f"lamina: line {number}: truncated: {counted(result.cut, 'subword')} dropped.", file=sys.stderr)
             for line in render(form, number, source, result, attention, alignments):
                 target.write(f"{line}\n")
             if output is None and (interactive or buffer == 1):
@@ -224,7 +225,8 @@ def translate_document(
     with show_progress(quiet) as progress:
         for sentence, result in zip(sentences, translator.stream(sentences, settings, sampling=sampling), strict=True):
             if result.cut:
-                print(f"lamina: {sentence[:40]} …: truncated: {result.cut:,} subwords dropped.", file=sys.stderr)
+                lost = counted(result.cut, "subword")
+                print(f"lamina: {sentence[:40]} …: truncated: {lost} dropped.", file=sys.stderr)
             texts.append(result.text)
             progress("translating", len(texts), len(sentences))
     written = document.render(texts)

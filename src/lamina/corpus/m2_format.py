@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from lamina.base.wording import counted
 from lamina.errors import DataError
 
 Words = tuple[str, ...]
@@ -74,7 +75,9 @@ def add_edit(sentence: Annotated, line: str, where: str) -> None:
     if kind == "noop":
         return
     if not 0 <= start <= end <= len(sentence.words):
-        raise DataError(f"{where}: words {start} to {end} lie outside a sentence of {len(sentence.words)} words.")
+        raise DataError(
+            f"{where}: words {start} to {end} lie outside a sentence of {counted(len(sentence.words), 'word')}."
+        )
     alternatives = [() if each == "-NONE-" else tuple(each.split()) for each in corrections.split("||")]
     edits.append(Edit(start, end, tuple(alternatives)))
 

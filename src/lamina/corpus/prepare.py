@@ -70,7 +70,7 @@ def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int,
     if not len(cleaning.keep):
         raise DataError(f"{plan.train.paths[0]}: has no lines (train split).")
     if cleaning.kept == 0:
-        raise DataError(f"All {len(cleaning.keep):,} training pairs were dropped: {summary(cleaning)}.")
+        raise DataError(f"All training pairs were dropped: {summary(cleaning)}.")
     pipeline = learn_text(plan, cleaning, out, workers, progress)
     for split, source in plan.splits().items():
         keep = cleaning.keep if split == "train" else None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lamina.base.reading import read_lines
+from lamina.base.wording import counted
 from lamina.corpus.drift import first_drift
 from lamina.errors import DataError, UsageError
 
@@ -40,10 +41,10 @@ class TwoFiles:
     def _mismatch(self, shorter: int, longer: int, source_ended: bool) -> DataError:
         if not all(path.is_file() for path in self.paths):  # a pipe cannot be read again
             counts = (shorter, longer) if source_ended else (longer, shorter)
-            return DataError(f"{self.source} has {counts[0]:,} lines, but {self.target} has {counts[1]:,}.")
+            return DataError(f"{self.source} has {counted(counts[0], 'line')}, but {self.target} has {counts[1]:,}.")
         sources, targets = ([len(line) for line in read_lines(path)] for path in self.paths)
         return DataError(
-            f"{self.source} has {len(sources):,} lines, but {self.target} has {len(targets):,}. "
+            f"{self.source} has {counted(len(sources), 'line')}, but {self.target} has {len(targets):,}. "
             f"They seem to drift apart at line {first_drift(sources, targets) + 1:,}."
         )
 

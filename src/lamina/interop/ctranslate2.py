@@ -198,7 +198,7 @@ def export_card(config: ModelConfig, name: str) -> str:
     return f"""\
 # CTranslate2 model
 
-{config.encoder.layers} encoder and {config.decoder.layers} decoder layers, {config.norm}-norm, d_model \
+{config.depth()}, {config.norm}-norm, d_model \
 {config.d_model}; written by Lamina {__version__}. The text pipeline's files are in the same folder:
 
 ```python

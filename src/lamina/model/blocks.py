@@ -36,10 +36,10 @@ def check_blocks(socket: str, name: str, sizes: tuple[int, ...] | None, model: M
     if len(sizes) != blocks:
         yield Problem(
             f"{socket}.blocks",
-            f"must have one size for each of the decoder's {blocks} layers, but has {len(sizes)} instead.",
+            f"must have one size per decoder layer ({blocks}), but has {len(sizes)} instead.",
         )
     if sum(sizes) != layers:
         yield Problem(
             f"{socket}.blocks",
-            f"must add up to the encoder's {layers} layers, but adds up to {sum(sizes)} instead.",
+            f"must add up to {layers}, the number of encoder layers, but adds up to {sum(sizes)} instead.",
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, NonNegativeInt, SerializeAsAny
 
 from lamina.base.settings import Rate, Settings
+from lamina.base.wording import counted
 from lamina.errors import Problem
 from lamina.model.bridges import BRIDGES
 from lamina.model.decoder import DecoderSettings
@@ -64,6 +65,11 @@ class ModelConfig(Settings):
     def keys(cls) -> list[str]:
         """The keys of a recipe's `model`: vocabulary sizes come from the data, and `size` sets other keys."""
         return ["size", *(name for name in cls.model_fields if name not in ("source_vocab", "target_vocab"))]
+
+    def depth(self) -> str:
+        """Describe the depth: 12 encoder layers and 1 decoder layer."""
+        encoder, decoder = counted(self.encoder.layers, "encoder layer"), counted(self.decoder.layers, "decoder layer")
+        return f"{encoder} and {decoder}"
 
     def problems(self) -> list[Problem]:
         """All incompatibilities between the options."""

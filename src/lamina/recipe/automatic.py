@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lamina.base.wording import counted
 from lamina.model.config import ModelConfig
 from lamina.recipe.schema import Recipe
 from lamina.systems.published import SIZES, SYSTEMS
@@ -76,10 +77,11 @@ def describe_choice(recipe: Recipe, pairs: int, run: Path) -> str:
     """Describe the chosen settings, and how to change them."""
     train, size, dropout = recipe.train, describe_size(recipe.model), recipe.model.dropout
     batch = f"{train.batch_tokens:,}" + (f" × {train.accumulate}" if train.accumulate > 1 else "")
+    every = train.validate_every if isinstance(train.validate_every, str) else counted(train.validate_every, "step")
     return (
-        f"Settings for {pairs:,} training pairs: {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
+        f"Settings for {counted(pairs, 'training pair')}: {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
         f"{batch} tokens, lr {train.lr:g} after {train.warmup:,} steps of warm-up, validation every "
-        f"{train.validate_every}. To change them, use --set or a copy of {run / 'recipe.yaml'}."
+        f"{every}. To change them, use --set or a copy of {run / 'recipe.yaml'}."
     )
 
 

@@ -39,7 +39,7 @@ class Row:
 
     @property
     def value(self) -> str:
-        """The score with its interval, in two decimals."""
+        """The score with its interval, to two decimal places."""
         return f"{self.score:.2f} ± {self.interval.half_width:.2f}"
 
     def as_json(self) -> dict[str, Any]:

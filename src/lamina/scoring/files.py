@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lamina.base.reading import read_lines
+from lamina.base.wording import counted
 from lamina.corpus.m2_format import parse_m2
 from lamina.corpus.reading import read_test
 from lamina.errors import DataError
@@ -28,15 +29,15 @@ def read_texts(
     first = references[0]
     reference_lines = [list(read_lines(path)) for path in references]
     if m2:
-        expected, unit = sum(line == "S" or line.startswith("S ") for line in reference_lines[0]), "sentences"
+        expected, unit = sum(line == "S" or line.startswith("S ") for line in reference_lines[0]), "sentence"
     else:
-        expected, unit = len(reference_lines[0]), "lines"
+        expected, unit = len(reference_lines[0]), "line"
     if not expected:
-        raise DataError(f"{first}: has no {unit}.")
+        raise DataError(f"{first}: has no {unit}s.")
 
     def check(path: Path, lines: list[str]) -> list[str]:
         if len(lines) != expected:
-            raise DataError(f"{first} has {expected:,} {unit}, but {path} has {len(lines):,} lines.")
+            raise DataError(f"{first} has {counted(expected, unit)}, but {path} has {counted(len(lines), 'line')}.")
         return lines
 
     outputs = [check(path, list(read_lines(path))) for path in hypotheses]
@@ -77,5 +78,6 @@ def read_test_set(
     sentences = [" ".join(sentence.words) for sentence in parse_m2(lines, names[0])]
     sources = sentences if test[0] == test[1] else list(read_lines(test[0]))
     if not sentences or len(sources) != len(sentences):
-        raise DataError(f"{test[1]} has {len(sentences):,} sentences, but {test[0]} has {len(sources):,} lines.")
+        counts = counted(len(sentences), "sentence"), counted(len(sources), "line")
+        raise DataError(f"{test[1]} has {counts[0]}, but {test[0]} has {counts[1]}.")
     return sources, Gold([lines], None, lowercase, names)

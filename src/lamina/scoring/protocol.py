@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lamina.base.wording import counted
 from lamina.errors import DataError
 from lamina.figures.tables import html_table
 
@@ -38,13 +39,11 @@ class Gold:
             raise DataError("There must be at least one reference.")
         for number, reference in enumerate(self.references[1:], start=2):
             if len(reference) != len(self.references[0]):
-                raise DataError(
-                    f"Reference {number} has {len(reference):,} lines, but the first has {len(self.references[0]):,}."
-                )
+                lines = counted(len(reference), "line")
+                raise DataError(f"Reference {number} has {lines}, but the first has {len(self.references[0]):,}.")
         if self.source is not None and len(self.source) != len(self.references[0]):
-            raise DataError(
-                f"The source has {len(self.source):,} lines, but the first reference has {len(self.references[0]):,}."
-            )
+            lines = counted(len(self.source), "line")
+            raise DataError(f"The source has {lines}, but the first reference has {len(self.references[0]):,}.")
 
 
 class Interval(NamedTuple):
@@ -83,7 +82,7 @@ class Score:
 
     @property
     def value(self) -> str:
-        """The score with its interval, in two decimals."""
+        """The score with its interval, to two decimal places."""
         return f"{self.score:.2f}" if self.interval is None else f"{self.score:.2f} ± {self.interval.half_width:.2f}"
 
     def as_json(self) -> dict[str, Any]:
@@ -120,7 +119,8 @@ class Metric(Protocol):
 def measure(metric: Metric, hypotheses: Sequence[str]) -> Array:
     """Compute sentence statistics; the number of hypotheses must match the references."""
     if len(hypotheses) != metric.sentences:
-        raise DataError(f"There are {len(hypotheses):,} hypotheses, but {metric.sentences:,} references.")
+        counts = f"{len(hypotheses):,} and {metric.sentences:,}"
+        raise DataError(f"The numbers of hypotheses and references differ: {counts}.")
     if not hypotheses:
         raise DataError("Nothing to score: the output has no lines.")
     return metric.statistics(hypotheses)

@@ -140,7 +140,7 @@ class Exchange:
                     if not message.get("more_body", False):
                         return b"".join(chunks)
         except TimeoutError:
-            raise Refusal(400, "slow_body", f"The request did not arrive within {seconds:g} seconds.") from None
+            raise Refusal(400, "slow_body", f"The request did not arrive within {seconds:g} s.") from None
 
     def replay(self, body: bytes) -> Receive:
         """The body once more for the application, and then whatever else happens to the connection."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lamina.base.wording import counted
+
 
 class Refusal(Exception):
     """An answer other than 200."""
@@ -13,12 +15,13 @@ class Refusal(Exception):
 
 def overloaded(waiting: int) -> Refusal:
     """The queue is full."""
-    return Refusal(503, "overloaded", f"{waiting:,} sentences are waiting; try again in a moment.", retry_after=1)
+    message = f"The queue has no room ({counted(waiting, 'sentence')} ahead); try again in a moment."
+    return Refusal(503, "overloaded", message, retry_after=1)
 
 
 def too_late(seconds: float) -> Refusal:
     """The deadline passed."""
-    return Refusal(503, "timeout", f"Not finished within {seconds:g} seconds; send less text or try again.", 1)
+    return Refusal(503, "timeout", f"Not finished within {seconds:g} s; send less text or try again.", 1)
 
 
 def not_ready() -> Refusal:

@@ -64,7 +64,8 @@ class Service:
         for text in (*request.texts, *(request.prefixes or ())):
             check_text(text, max_chars or self.options.max_chars)
         if request.prefixes is not None and len(request.prefixes) != len(request.texts):
-            raise Refusal(422, "invalid", f"prefixes: must have {len(request.texts)} entries, one per text.")
+            message = f"prefixes: must have one entry per text ({len(request.texts)}), but has {len(request.prefixes)}."
+            raise Refusal(422, "invalid", message)
 
     def submit(self, request: TranslateRequest, max_chars: int | None = None) -> SentenceJob:
         """Queue a request."""

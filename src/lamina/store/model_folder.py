@@ -72,8 +72,7 @@ def model_card(model: Seq2Seq, origin: str) -> str:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return (
         f"# {config.encoder.type} × {config.bridge.type} × {config.head.type}\n\n{origin}\n\n"
-        f"- {parameters:,} parameters: d_model {config.d_model}, {config.encoder.layers} encoder and "
-        f"{config.decoder.layers} decoder layers, {config.norm}-norm\n"
+        f"- {parameters:,} parameters: d_model {config.d_model}, {config.depth()}, {config.norm}-norm\n"
         f"- vocabularies of {config.source_vocab:,} and {config.target_vocab:,} entries\n"
         f"- written by Lamina {__version__}\n"
     )
@@ -115,7 +114,7 @@ def assign_weights(model: Seq2Seq, weights: dict[str, torch.Tensor], where: str)
     missing, unknown = sorted(expected.keys() - weights.keys()), sorted(weights.keys() - expected.keys())
     if missing or unknown:
         parts = [f"lacks {', '.join(missing[:3])}"] if missing else []
-        parts += [f"has the unknown {', '.join(unknown[:3])}"] if unknown else []
+        parts += [f"has {', '.join(unknown[:3])}, which the model does not have"] if unknown else []
         raise DataError(f"{where}: {' and '.join(parts)}; these weights belong to another model.")
     for name, parameter in expected.items():
         if parameter.shape != weights[name].shape:

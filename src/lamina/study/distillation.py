@@ -23,6 +23,7 @@ from lamina.base.files import digest, write_file
 from lamina.base.progress import Progress
 from lamina.base.reading import damage_named, read_json, read_lines
 from lamina.base.threads import usable_cores
+from lamina.base.wording import counted
 from lamina.corpus.filters import Filters
 from lamina.corpus.plan import Plan, TextOptions
 from lamina.corpus.prepare import prepare
@@ -133,7 +134,7 @@ def write_training_text(plan: Distillation, text: TextPipeline) -> tuple[TwoFile
     reasons = [drop_reason(*pair, filters, usual) for pair in translated]
     pairs = [pair for pair, reason in zip(translated, reasons, strict=True) if reason is None]
     if not pairs:
-        raise DataError(f"{plan.out}: all {len(translated):,} outputs of the teacher were dropped by the filter.")
+        raise DataError(f"{plan.out}: all outputs of the teacher were dropped by the filter.")
     counts = Counter(reason or "kept" for reason in reasons)
     for source_file, target_file in zip(plan.sources, plan.targets, strict=False) if plan.mix else ():
         references = [pair for pair in TwoFiles(source_file, target_file).pairs() if all(map(str.strip, pair))]
@@ -155,9 +156,8 @@ def read_outputs(plan: Distillation) -> Iterator[tuple[str, str]]:
         with damage_named(path):
             targets = [str(json.loads(line)["text"]) for line in read_lines(path)]
         if len(targets) != len(chunk):
-            raise DataError(
-                f"{path}: damaged ({len(targets)} translations of {len(chunk)} lines). Delete it to resume."
-            )
+            found = f"{counted(len(targets), 'translation')} of {counted(len(chunk), 'line')}"
+            raise DataError(f"{path}: damaged ({found}). Delete it to resume.")
         yield from zip(chunk, targets, strict=True)
 
 

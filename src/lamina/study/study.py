@@ -19,6 +19,7 @@ from lamina.base.cluster import Cluster
 from lamina.base.files import digest, write_file
 from lamina.base.problems import describe_errors
 from lamina.base.settings import Settings
+from lamina.base.wording import counted
 from lamina.base.yaml_files import read_yaml
 from lamina.corpus.prepared import META, PreparedData
 from lamina.errors import LaminaError, UsageError
@@ -231,7 +232,7 @@ def summarise(study: Study, results: Sequence[RunResult], tests: Mapping[str, Te
         if len(study.seeds) > 1
         else "p comes from a paired bootstrap over test sentences, with one seed; another may give a different result."
     )
-    averaged = f", the average of the last {study.average} checkpoints" if study.average else ""
+    averaged = f", the average of the last {counted(study.average, 'checkpoint')}" if study.average else ""
     relative = f"difference and p are relative to {study.baseline}"
     reading = f"{describe_steps(study.steps, results)}{averaged}; {relative}. {tested}"
     return Finding("study", study.name, reading, [], head, cells, data)
@@ -241,9 +242,7 @@ def describe_steps(steps: int, results: Sequence[RunResult]) -> str:
     """The number of updates of the runs, some of which may have stopped early."""
     last = {each.run.name: read_records(each.run).curve("valid", "loss")[-1][0] for each in results}
     early = [f"{name} at {step:,}" for name, step in last.items() if step < steps]
-    return (
-        f"At most {steps:,} updates (stopped early: {', '.join(early)})" if early else f"{steps:,} updates of every run"
-    )
+    return f"At most {steps:,} updates (stopped early: {', '.join(early)})" if early else f"{steps:,} updates per run"
 
 
 def write_page(

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from lamina.base.wording import counted
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import UsageError
 from lamina.model.config import ModelConfig
@@ -42,8 +43,8 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
         layers = getattr(trained, name).layers
         if layers != bottom:
             raise UsageError(
-                f"{folder}: has {layers} {name} layers, but the recipe has {bottom} below its new ones. Set "
-                f"model.{name}.layers to {layers} plus the number of new layers."
+                f"{folder}: has {counted(layers, f'{name} layer')}, but the recipe has {bottom} below its new ones. "
+                f"Set model.{name}.layers to {layers} plus the number of new layers."
             )
     same = ("d_model", "ffn_size", "heads", "norm", "share_embeddings", "head")
     for name in same:

@@ -73,9 +73,9 @@ def explain_memory(batch: TensorBatch, device: torch.device) -> Iterator[None]:
         source, _, target = batch.tensors
         sizes = " × ".join(str(size) for size in target.shape)
         raise LaminaError(
-            f"Out of memory on {device} in a batch of {sizes} target tokens (sources up to {source.shape[1]}). Halve "
-            "train.batch_tokens and double train.accumulate (the result is the same) and resume the run, or start a "
-            "new run with train.gradient_checkpointing=true."
+            f"Out of memory on {device} in a batch of {sizes} target tokens (sources of up to {source.shape[1]} "
+            "tokens). Halve train.batch_tokens and double train.accumulate (the result is the same) and resume the "
+            "run, or start a new run with train.gradient_checkpointing=true."
         ) from error
 
 

@@ -14,6 +14,7 @@ import torch
 
 from lamina.base.files import errors_named
 from lamina.base.progress import StatusLine, describe_duration, draw_bar
+from lamina.base.wording import counted
 from lamina.corpus.batches import Batches
 from lamina.errors import MissingExtraError
 from lamina.model.seq2seq import Seq2Seq
@@ -168,11 +169,12 @@ def describe_training(recipe: Recipe, model: Seq2Seq, batches: Batches, ranks: R
     config, parameters = recipe.model, sum(parameter.numel() for parameter in model.parameters())
     yield (
         f"{recipe.name}: {config.encoder.type} × {config.bridge.type} × {config.head.type}, {parameters:,} parameters, "
-        f"{len(batches.split):,} pairs, {recipe.train.max_steps:,} steps on {describe_devices(ranks)} in {precision}"
+        f"{counted(len(batches.split), 'pair')}, {counted(recipe.train.max_steps, 'step')} "
+        f"on {describe_devices(ranks)} in {precision}"
     )
     oversized = len(batches.oversized())
     if oversized:
-        yield f"{oversized:,} pairs exceed train.batch_tokens; each forms its own batch."
+        yield f"Pairs longer than train.batch_tokens: {oversized:,}; each forms its own batch."
 
 
 def describe_devices(ranks: Ranks) -> str:
@@ -180,7 +182,7 @@ def describe_devices(ranks: Ranks) -> str:
     if ranks.device.type != "cpu":
         return f"{ranks.count} × {ranks.device.type}"
     threads = torch.get_num_threads()
-    words = f"{threads} CPU thread{'s' if threads > 1 else ''}"
+    words = counted(threads, "CPU thread")
     return words if ranks.count == 1 else f"{ranks.count} × {words}"
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lamina.base.progress import describe_duration
+from lamina.base.wording import counted
 from lamina.model.states import Loss
 
 WARM_UP, ANNOUNCED = 2, 10  # updates excluded from timing; updates after which the remaining time is announced
@@ -99,7 +100,7 @@ class Pace:
         if self.steps == WARM_UP:
             self.started = time.perf_counter()
         seconds = self.seconds_left(left) if self.steps == ANNOUNCED and left else None
-        return None if seconds is None else f"About {describe_duration(seconds)} for the {left:,} steps left."
+        return None if seconds is None else f"About {describe_duration(seconds)} for the {counted(left, 'step')} left."
 
     def seconds_left(self, steps: int) -> float | None:
         """Estimated time of the remaining steps, including validation and saving; None during the warm-up."""

@@ -148,7 +148,7 @@ def refusals(flags: dict[str, Any]) -> Iterator[str]:
     if not isinstance(flags["decoder_layers"], int):
         yield f"`decoder_layers` must be a number, but is {flags['decoder_layers']!r} instead."
     elif not isinstance(flags["sf_idx"], int) or not 0 <= flags["sf_idx"] < flags["decoder_layers"]:
-        yield f"`sf_idx` must be 0 to {flags['decoder_layers'] - 1}, but is {flags['sf_idx']} instead."
+        yield f"`sf_idx` must be from 0 to {flags['decoder_layers'] - 1}, but is {flags['sf_idx']} instead."
 
 
 def rate(flags: dict[str, Any], name: str) -> float:

@@ -137,7 +137,7 @@ language: [{text.source.language}, {text.target.language}]
 ---
 # Translation model
 
-`{architecture}`, {config.encoder.layers} encoder and {config.decoder.layers} decoder layers, {config.norm}-norm, \
+`{architecture}`, {config.depth()}, {config.norm}-norm, \
 d_model {config.d_model}; trained and written with Lamina {__version__}.
 
 ```python

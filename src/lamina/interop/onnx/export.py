@@ -165,8 +165,8 @@ def card(model: Seq2Seq, text: TextPipeline, int8: bool) -> str:
     return f"""\
 # ONNX model
 
-{config.encoder.type} × {config.bridge.type} × {config.head.type}: {config.encoder.layers} encoder and \
-{config.decoder.layers} decoder layers, {config.norm}-norm, d_model {config.d_model}; \
+{config.encoder.type} × {config.bridge.type} × {config.head.type}: {config.depth()}, {config.norm}-norm, \
+d_model {config.d_model}; \
 {"weights of matrix products in 8 bits" if int8 else "32 bits"}, opset {OPSET}. Written by Lamina {__version__}.
 
     pip install onnxruntime numpy sentencepiece{packages}

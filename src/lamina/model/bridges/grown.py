@@ -45,8 +45,7 @@ class GrownBridgeSettings(BridgeSettings):
         if self.trained_layers(model.decoder.layers) < 1:
             yield Problem(
                 "bridge.new_layers",
-                f"bridge `grown` needs trained decoder layers below the new ones, but all {model.decoder.layers} are "
-                "new.",
+                "bridge `grown` needs trained decoder layers below the new ones, but every decoder layer is new.",
             )
         if model.decoder.wiring != "residual":
             yield Problem("decoder.wiring", "bridge `grown` sets the wiring of the decoder: use `residual`.")

@@ -89,7 +89,7 @@ class TransparentBridge(nn.Module):
         if not 0 <= column < self.weight.shape[1]:
             lowest = 0 if self.embedding is not None else 1
             highest = self.weight.shape[1] - 1 + lowest
-            raise UsageError(f"The layer to mask must be {lowest} to {highest}, but is {layer} instead.")
+            raise UsageError(f"The layer to mask must be from {lowest} to {highest}, but is {layer} instead.")
         self.masked = column
         try:
             yield

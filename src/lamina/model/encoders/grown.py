@@ -36,7 +36,7 @@ class GrownSettings(EncoderSettings):
         if count_new_layers(self.layers, self.new_layers) >= self.layers:
             yield Problem(
                 "encoder.new_layers",
-                f"encoder `grown` needs trained layers below the new ones, but all of its {self.layers} are new.",
+                "encoder `grown` needs trained layers below the new ones, but every layer is new.",
             )
 
     def build(self, model: ModelConfig) -> GrownEncoder:

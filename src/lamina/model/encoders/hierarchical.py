@@ -47,8 +47,8 @@ class HierarchicalSettings(EncoderSettings):
         if min(sentence, document) < 1:
             yield Problem(
                 "encoder.layers",
-                f"encoder `hierarchical` needs at least one layer for sentences and one for the document, but of its "
-                f"{self.layers} layers {max(sentence, 0)} are for sentences and {document} for the document.",
+                f"encoder `hierarchical` needs at least one layer for sentences and one for the document, but has "
+                f"{max(sentence, 0)} for sentences and {document} for the document.",
             )
 
     def build(self, model: ModelConfig) -> HierarchicalEncoder:

@@ -75,7 +75,7 @@ class SurfaceSettings(HeadSettings):
         if self.layer is not None and self.layer > model.decoder.layers:
             yield Problem(
                 "head.layer",
-                f"must be one of the decoder's {model.decoder.layers} layers, but is {self.layer} instead.",
+                f"must be from 1 to {model.decoder.layers}, the number of decoder layers, but is {self.layer} instead.",
             )
 
     def _check_unset(self, names: tuple[str, ...], reason: str) -> Iterator[Problem]:
