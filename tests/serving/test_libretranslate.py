@@ -39,6 +39,8 @@ def test_lists_alternatives_and_detection(server: Running, expected: str) -> Non
     assert expected not in several["alternatives"]
     guessed = server.post("/translate", {**body, "q": "A dog runs.", "source": "auto"}).json()
     assert guessed["detectedLanguage"]["language"] == "en"
+    many = server.post("/detect", {"q": ["A dog runs."] * 301})
+    assert (many.status_code, many.json()["error"]) == (413, "texts: at most 300, but there are 301.")
 
 
 def test_settings(server: Running) -> None:

@@ -17,7 +17,7 @@ from lamina.serving.forms import Form, read_form
 from lamina.serving.languages import language_name
 from lamina.serving.messages import TranslateRequest
 from lamina.serving.options import MAX_NBEST
-from lamina.serving.refusals import Refusal
+from lamina.serving.refusals import Refusal, too_large
 from lamina.serving.service import Service, check_text
 from lamina.translation.documents import FORMATS, Format, format_of_file
 
@@ -123,7 +123,9 @@ def add_languages(app: FastAPI, service: Service) -> None:
         """Detect the language of `q` among the source languages."""
         form = await form_of(request)
         texts, many = texts_of(form)
-        found = [await detect_language(service, text) for text in texts[: service.options.max_texts]]
+        if len(texts) > service.options.max_texts:
+            raise too_large("texts", service.options.max_texts, len(texts))
+        found = [await detect_language(service, text) for text in texts]
         return as_json(found if many else found[0])
 
     @app.get("/languages", summary="Languages (LibreTranslate)")
