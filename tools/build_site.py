@@ -30,8 +30,11 @@ FIGURE = re.compile(r"^!\[([^\]]*)\]\(([\w/.-]+\.svg)\)$", flags=re.MULTILINE)
 LINK_TO_CODE = re.compile(
     r"\[([^\]]+)\]\((?:\.\./)+([\w/.-]+\.(?:py|yaml|ipynb)|(?:README|CONTRIBUTING|CHANGELOG)\.md)\)"
 )
-CODE = re.compile(r"^```.*?^```|^(?:#|    ).*?$|`[^`\n]+`", flags=re.DOTALL | re.MULTILINE)
-UNBROKEN = 34  # characters of code that fit a line on a phone
+CODE = re.compile(r"^```.*?^```|^(?:#|    ).*?$|`(?:[^`\n]|\n(?!\n))+`", flags=re.DOTALL | re.MULTILINE)
+INLINE_CODE = re.compile(r"`[^`\n]+`")
+TABLE = re.compile(r"^(\|.+\|)\n(\|[ :|-]+\|)\n((?:\|.+\|\n)+)", flags=re.MULTILINE)
+UNBROKEN = 32  # characters of code that fit a line on a phone
+LONG = 60  # characters of a table's cell that need a wide column
 
 
 def main() -> int:
@@ -74,14 +77,36 @@ def write(path: Path, text: str) -> None:
 def prepare(markdown: str, folder: Path) -> str:
     """Convert equations to MathML, inline figures, name repository files instead of linking them, mark short code."""
     markdown = LINK_TO_CODE.sub(lambda link: name_link(*link.groups()), markdown)
+    markdown = TABLE.sub(lambda table: widen(*table.groups()), markdown)
     markdown = CODE.sub(lambda code: keep_whole(code[0]), markdown)
     return typeset(FIGURE.sub(lambda found: inline_figure(found[1], folder / found[2]), markdown))
 
 
+def widen(head: str, line: str, body: str) -> str:
+    """Mark the columns with long texts: on a phone, the table scrolls rather than squeezing them."""
+    plain = INLINE_CODE.sub(lambda code: "x" * len(code[0]), body)  # it may contain "|"
+    rows = [re.split(r"(?<!\\)\|", row)[1:-1] for row in (head, *plain.splitlines())]
+    cells = [
+        f"{column[0]}{{ .wide }} " if max(len(cell.strip()) for cell in column) > LONG else column[0]
+        for column in zip(*rows, strict=True)
+    ]
+    return f"|{'|'.join(cells)}|\n{line}\n{body}"
+
+
 def keep_whole(code: str) -> str:
-    """Mark a short inline code, such as `--no-filter`: browsers would break it after its hyphens."""
-    inline = code.startswith("`") and not code.startswith("```")
-    return f"{code}{{ .whole }}" if inline and "-" in code and len(code) <= UNBROKEN else code
+    """Mark inline code or, if it is long, its words: browsers would break `--no-filter` after a hyphen."""
+    if not code.startswith("`") or code.startswith("```") or "-" not in code:
+        return code
+    if len(code) - 2 <= UNBROKEN:
+        return f"{code}{{ .whole }}"
+    words = re.findall(r"\S+", code[1:-1].replace(r"\|", "|"))
+    return f"<code>{' '.join(map(keep_word_whole, words))}</code>"
+
+
+def keep_word_whole(word: str) -> str:
+    """A word of inline code as HTML, with every character that Markdown or TeX would read as an entity."""
+    text = re.sub(r"[^\w.,/ =-]|_", lambda found: f"&#{ord(found[0])};", word)
+    return f'<span class="whole">{text}</span>' if "-" in word and len(word) <= UNBROKEN else text
 
 
 def inline_figure(alt: str, path: Path) -> str:

@@ -8,7 +8,7 @@ from latex2mathml.converter import convert
 
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", flags=re.DOTALL | re.MULTILINE)
 DISPLAYED = re.compile(r"^\$\$\n?(.+?)\n?\$\$$", flags=re.DOTALL | re.MULTILINE)
-INLINE = re.compile(r"(?<![\\$\w])\$(?=\S)([^$\n]+?)(?<=\S)\$(?![\w$])")
+INLINE = re.compile(r"(?<![\\$\w])\$(?=\S)([^$\n]+?)(?<=\S)\$(?![\w$])([,.;:)]*)")
 
 
 def typeset(markdown: str) -> str:
@@ -18,19 +18,20 @@ def typeset(markdown: str) -> str:
         parts[index] = DISPLAYED.sub(
             lambda found: f'<div class="equation">{mathml(found[1], "block")}</div>', parts[index]
         )
-        parts[index] = INLINE.sub(lambda found: inline(found[1]), parts[index])
+        parts[index] = INLINE.sub(lambda found: inline(*found.groups()), parts[index])
     return "".join(parts)
 
 
-def inline(tex: str) -> str:
-    """Convert an inline equation; a long one is scrollable on a phone.
+def inline(tex: str, punctuation: str) -> str:
+    """Convert an inline equation, kept together with the punctuation after it; a long one is scrollable on a phone.
 
     Without the span, Markdown would take a line that starts with `<math>` for a block.
     """
-    kind = ' class="long"' if len(tex) > 50 else ""
-    return f"<span{kind}>{mathml(tex, 'inline')}</span>"
+    kind = "long" if len(tex) > 50 else "whole"
+    return f'<span class="{kind}">{mathml(tex, "inline")}{punctuation}</span>'
 
 
 def mathml(tex: str, display: str) -> str:
     """Convert one equation."""
-    return convert(tex.strip(), display=display)
+    made: str = convert(tex.strip(), display=display)
+    return made.replace('<mo accent="true">&#x02015;', '<mo stretchy="true">&#x000AF;')  # a bar as wide as its formula

@@ -40,7 +40,7 @@ INTERNAL = {  # public in the package, but of no use in a script
 }
 WIDTH = 78  # maximum width of a signature, which fits a 1366-pixel window
 KINDS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
-HEADINGS = "| key | type | default | meaning { .meaning } |\n|---|---|---|---|"
+HEADINGS = "| key | type | default | meaning |\n|---|---|---|---|"
 
 
 def pages() -> dict[str, Iterator[str]]:
@@ -60,7 +60,7 @@ def commands() -> Iterator[str]:
             yield f"{'#' * (2 + path.count(' '))} lamina {path}\n\n{help_text(command)}\n"
             if command.params:
                 rows = [describe_parameter(command.callback, parameter) for parameter in command.params]
-                yield "\n".join(["| argument or option | default | meaning { .meaning } |\n|---|---|---|", *rows, ""])
+                yield "\n".join(["| argument or option | default | meaning |\n|---|---|---|", *rows, ""])
 
 
 def help_text(command: Any) -> str:
@@ -112,7 +112,7 @@ def recipe() -> Iterator[str]:
 def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
     """Yield a row per key, in source order; the meaning is the comment on the same line."""
     described = {name: field.description for name, field in settings.model_fields.items() if field.description}
-    meaning = {**comments(settings), **described}
+    meaning = {**comments(settings, "`null`"), **described}
     for name, option in properties(settings).items():
         if name in keys:
             default = f"`{json.dumps(option['default'])}`".replace('"', "") if "default" in option else "from the size"
@@ -121,11 +121,11 @@ def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
             yield f"| `{name}` | {kind_of(option)} | {default} | {meaning[name]} |"
 
 
-def comments(kind: type[Any]) -> dict[str, str]:
-    """Comments on the fields of a class, including inherited ones."""
+def comments(kind: type[Any], none: str = "`None`") -> dict[str, str]:
+    """Comments on the fields of a class, including inherited ones; `none` is how None is written there."""
     code = [inspect.getsource(each) for each in reversed(kind.__mro__) if each.__module__.startswith("lamina")]
     return {
-        name: meaning.replace("None", "`null`")
+        name: meaning.replace("None", none)
         for text in code
         for name, meaning in re.findall(r"(?m)^    (\w+): [^#\n]*  # (.+)$", text)
     }

@@ -252,7 +252,19 @@ def test_short_inline_code_stays_on_one_line(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.syspath_prepend(ROOT / "tools")
     from build_site import prepare
 
-    whole = "Use `--no-filter`{ .whole } and `beam`, not `" + "long-" * 8 + "`."
+    whole = "Use `--no-filter`{ .whole } and `beam`."
     assert prepare(whole.replace("{ .whole }", ""), tmp_path) == whole
+    long = "`lamina train my_recipe.yaml\n--data data --set train.max_steps=5`"
+    words = ["lamina", "train", "my&#95;recipe.yaml", "--data", "data", "--set", "train.max&#95;steps=5"]
+    words = [f'<span class="whole">{word}</span>' if word.startswith("-") else word for word in words]
+    assert prepare(long, tmp_path) == f"<code>{' '.join(words)}</code>"
     for unchanged in ("# The `--int8` option\n", "```\n`--int8`\n```\n", "    `--int8`\n"):
         assert prepare(unchanged, tmp_path) == unchanged
+
+
+def test_columns_with_long_texts_are_wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    from build_site import prepare
+
+    rows = "|---|---|\n| `a\\|b` | " + "word " * 13 + "|\n"
+    assert prepare("| key | meaning |\n" + rows, tmp_path) == "| key | meaning { .wide } |\n" + rows

@@ -194,6 +194,7 @@ def test_colours_between_anchors() -> None:
     assert ramp(("#000000", "#ffffff", "#ff0000"), 2.0) == "#ff0000"
     assert is_dark("#440154")
     assert not is_dark("#fde725")
+    assert not is_dark("#249c88")  # 6.2:1 with black, 3.4:1 with white
 
 
 def test_a_page_with_several_sections_has_a_table_of_contents() -> None:

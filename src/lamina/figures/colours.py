@@ -43,8 +43,16 @@ def ramp(anchors: tuple[str, ...], share: float) -> str:
 
 def is_dark(colour: str) -> bool:
     """Whether white text is more legible on this colour than black."""
-    red, green, blue = _parts(colour)
-    return 0.299 * red + 0.587 * green + 0.114 * blue < 140
+    return luminance(colour) < 0.179  # where white and black have the same contrast
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as in WCAG, from 0 (black) to 1 (white)."""
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (value / 255 for value in _parts(colour))
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _parts(colour: str) -> tuple[int, int, int]:
