@@ -163,9 +163,10 @@ def python() -> Iterator[str]:
 def entry(name: str) -> str:
     """Document a function, or a class with its fields and methods."""
     thing: Any = pkgutil.resolve_name(name)
+    heading = name.replace(".", ".<wbr>")  # where a phone may break it
     if not inspect.isclass(thing):
-        return f"\n### {name}\n\n{signature(thing)}"
-    parts = [f"\n### {name}\n\n{docstring(thing)}\n"]
+        return f"\n### {heading}\n\n{signature(thing)}"
+    parts = [f"\n### {heading}\n\n{docstring(thing)}\n"]
     meaning = comments(thing) if thing.__module__.startswith("lamina.") else {}
     fields = [each for each in getattr(thing, "__dataclass_fields__", {}).values() if not each.name.startswith("_")]
     parts += [f"- `{each.name}: {each.type}` {meaning.get(each.name, '')}" for each in fields]
