@@ -15,12 +15,15 @@ from lamina.scoring.compare import Row, compare_outputs
 from lamina.scoring.metrics import build_metrics
 from lamina.scoring.protocol import Array, Gold, measure
 from lamina.scoring.significance import (
+    SeedScores,
     approximate_randomisation,
     bootstrap_scores,
     compare_seeds,
     confidence_interval,
     paired_bootstrap,
+    seeds_and_sentences,
     student_t_tails,
+    welch,
 )
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "quickly", "and", "then", "was", "seen"]
@@ -157,6 +160,18 @@ def test_a_difference_beyond_seeds_and_sentences_is_significant() -> None:
     found = compare_seeds(metric, plain, {"fused": fused, "equal": equal, "itself": plain})
     assert found["fused"] < 0.01 < 0.05 < found["equal"] < found["itself"]
     assert found["itself"] == pytest.approx(1)
+
+
+def test_p_is_never_below_that_of_the_seeds_alone() -> None:
+    draw, metric = np.random.default_rng(3), MeanOfNumbers(30)
+    bound = 0
+    for _ in range(20):
+        first, other = (SeedScores.of(metric, simulate(0, 0.3, draw), 1) for _ in range(2))
+        seeds_alone = welch(other.mean - first.mean, [(first.variance, 2), (other.variance, 2)])
+        found = seeds_and_sentences(first, other, metric.sentences)
+        assert found >= seeds_alone
+        bound += found == seeds_alone
+    assert 0 < bound < 20
 
 
 def test_student_t_has_its_published_quantiles() -> None:

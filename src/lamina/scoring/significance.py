@@ -118,15 +118,24 @@ class SeedScores:
 
 
 def seeds_and_sentences(baseline: SeedScores, other: SeedScores, sentences: int) -> float:
-    """p-value of a difference of means under variation of seeds and sentences."""
+    """p-value of a difference of means under variation of seeds and sentences, at least that of the seeds alone.
+
+    Without this bound, a few seeds that happen to agree would count as certain, and the many sentences as degrees of
+    freedom.
+    """
     resampled_S = other.resampled_SR.mean(axis=1) - baseline.resampled_SR.mean(axis=1)
     shared = max(0.0, float(resampled_S.var(ddof=1)) - baseline.interaction - other.interaction)
-    variance = baseline.variance + other.variance + shared
     difference = other.mean - baseline.mean
+    seeds = [(each.variance, len(each.scores_R) - 1) for each in (baseline, other)]
+    return max(welch(difference, seeds), welch(difference, [*seeds, (shared, max(1, sentences - 1))]))
+
+
+def welch(difference: float, variances: Sequence[tuple[float, int]]) -> float:
+    """p-value of a difference whose variance is a sum of estimates, each with its degrees of freedom."""
+    variance = sum(each for each, _ in variances)
     if variance == 0:
         return 1.0 if difference == 0 else 0.0
-    uncertainty = sum(each.variance**2 / (len(each.scores_R) - 1) for each in (baseline, other))
-    freedom = variance**2 / (uncertainty + shared**2 / max(1, sentences - 1))
+    freedom = variance**2 / sum(each**2 / freedom for each, freedom in variances)
     return student_t_tails(difference / math.sqrt(variance), freedom)
 
 
