@@ -14,6 +14,8 @@ from lamina.translation.documents.sentences import locate, split_by_rules, split
 
 TIMING = re.compile(r"\d\d:\d\d:\d\d[.,]\d{3} --> .*")
 
+TAGS = ["<p>", "</p>", "<a href='x>y'>", "</a>", "<br/>", '<b title="a<b">', "<!-- a > b -->"]
+
 
 def shout(text: str, form: Format | None) -> str:
     """A fake translation that keeps words recognisable."""
@@ -29,9 +31,21 @@ def test_untouched_sentences_give_the_same_document(form: Format | None, text: s
     if form in (None, "text"):
         assert written == text
     elif form == "html":
-        assert re.findall(r"</?[a-z][^>]*>", written) == re.findall(r"</?[a-z][^>]*>", text)
+        assert read_document(written, form, "en").sentences == document.sentences
     else:
         assert written.split("\n\n")[0].count("\n") <= text.split("\n\n")[0].count("\n")
+
+
+@given(text=st.lists(st.sampled_from([*TAGS, *"<>&;'\" \nab.é"]), max_size=20).map("".join))
+def test_tags_are_kept(text: str) -> None:
+    document, tag = read_document(text, "html", "en"), re.compile(r"</?[a-z][^<>]*>")
+    assert tag.findall(document.render(document.sentences)) == tag.findall(text)
+
+
+def test_only_an_equals_sign_opens_quotes() -> None:
+    assert (
+        shout("""<a b="x>y" c = 'z>' d' ">one <b">two</a>""", "html") == """<a b="x>y" c = 'z>' d' ">ONE <b">TWO</a>"""
+    )
 
 
 @given(st.text(max_size=200))

@@ -11,9 +11,9 @@ from lamina.translation.documents.document import Passage, Splitter, has_words, 
 TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)"  # comments, declarations
     r"|<(?P<close>/?)(?P<name>[a-zA-Z][^\s<>/]{0,99}+)"
-    r"(?P<attributes>(?:[^<>\"']{1,2000}+|\"[^\"]{0,9000}+\"|'[^']{0,9000}+'){0,400}+)>",
+    r"(?P<attributes>(?:[^<>=\"']{1,2000}+|=\s{0,9}+(?:\"[^\"]{0,9000}+\"|'[^']{0,9000}+')|[=\"']){0,400}+)>",
     re.DOTALL,
-)  # every repetition is bounded or possessive: no catastrophic backtracking
+)  # every repetition is bounded or possessive: no catastrophic backtracking; as in browsers, only `=` opens quotes
 KEPT = frozenset({"script", "style", "pre", "code", "textarea", "kbd", "samp", "var", "svg", "math", "template"})
 RAW = frozenset({"script", "style", "textarea"})  # `<` does not open a tag inside them
 VOID = frozenset(
