@@ -31,8 +31,8 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         ({"zzz": 1}, "zzz: not an option."),
         (
             {"bridge": {"type": "transparant"}},
-            "bridge: `type` must be one of top, layerwise, transparent, fine_grained, aggregation, blocks, "
-            "collaborative, grown, but is `transparant` instead. Did you mean `transparent`?",
+            f"bridge: `type` must be one of {', '.join(BRIDGES)}, but is `transparant` instead. "
+            "Did you mean `transparent`?",
         ),
         ({"head": "surface"}, "head: must be a mapping such as {type: surface}, but is 'surface' instead."),
         ({"norm": "pro"}, "norm: must be `pre` or `post`, but is `pro` instead."),
