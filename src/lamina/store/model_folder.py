@@ -1,6 +1,7 @@
 """Model folders: `config.json`, `model.safetensors`, a text pipeline and a model card, without pickle.
 
-`config.json` also contains the SHA-256 of the files that a model is loaded from and its own checksum, which are verified on loading.
+`config.json` also contains the SHA-256 of the files that a model is loaded from, and its own checksum; all are verified
+on loading.
 """
 
 from __future__ import annotations

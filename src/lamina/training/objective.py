@@ -74,8 +74,8 @@ def explain_memory(batch: TensorBatch, device: torch.device) -> Iterator[None]:
         sizes = " × ".join(str(size) for size in target.shape)
         raise LaminaError(
             f"Out of memory on {device} in a batch of {sizes} target tokens (sources of up to {source.shape[1]} "
-            "tokens). Halve train.batch_tokens and double train.accumulate (the same update, apart from dropout and rounding) and resume the "
-            "run, or start a new run with train.gradient_checkpointing=true."
+            "tokens). Halve train.batch_tokens and double train.accumulate (the same update, apart from dropout and "
+            "rounding) and resume the run, or start a new run with train.gradient_checkpointing=true."
         ) from error
 
 
