@@ -1,1 +1,1 @@
-"""The Python API: each command as a function. Importing it does not import torch."""
+"""The Python API: commands as functions. Importing it does not import torch."""

@@ -36,7 +36,7 @@ class Translation:
     source_tokens: list[str] = field(default_factory=list)  # tokens of the source, ending with eos
 
     def plot_attention(self) -> Figure:
-        """Plot what each target token attended to: the last layer's attention, averaged over heads."""
+        """Plot what each target token attended to: the last layer's attention, averaged over heads and streams."""
         if self.attention is None:
             raise UsageError("This translation has no attention; call translate(…, attention=True).")
         labels = Labels(self.tokens, self.source_tokens, "target", "source", "attention")
