@@ -72,10 +72,7 @@ def test_only_the_command_line_imports_rich() -> None:
 
 def test_no_two_classes_share_a_name() -> None:
     names = [
-        node.name
-        for path in ROOT.rglob("*.py")
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.ClassDef)
+        node.name for path in ROOT.rglob("*.py") for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)
     ]
     assert sorted(names) == sorted(set(names))
 

@@ -49,7 +49,8 @@ class PreparedData:
 
     def __repr__(self) -> str:
         source, target = self.meta["plan"]["languages"]
-        pairs = " and ".join(f"{split['pairs']:,} {name}" for name, split in self.meta["splits"].items())
+        *first, last = (f"{split['pairs']:,} {name}" for name, split in self.meta["splits"].items())
+        pairs = f"{', '.join(first)} and {last}"  # train and valid are required
         sizes = self.meta["vocabulary"]
         counts = [sizes["source"]] if self.meta["shared_vocabulary"] else list(sizes.values())
         entries = " and ".join(f"{count:,}" for count in counts)
