@@ -52,8 +52,8 @@ def commands() -> Iterator[str]:
     """Document each command: help, arguments, options and defaults."""
     root: Any = typer.main.get_command(app)
     yield f"# The command line\n\n`lamina COMMAND …`, or `python -m lamina COMMAND …`. {help_text(root)}\n"
-    yield "Before the command, `--version` prints the version. Anywhere, `--debug` shows a traceback when a command"
-    yield "fails. Results go to stdout, everything else to stderr.\n"
+    yield "`lamina --version` prints the version. `--debug`, in any position, shows a traceback when a command fails."
+    yield "Results go to stdout, everything else to stderr.\n"
     for name, top in root.commands.items():
         subcommands = getattr(top, "commands", {})
         for path, command in [(name, top), *((f"{name} {each}", subcommands[each]) for each in subcommands)]:
@@ -91,7 +91,7 @@ def recipe() -> Iterator[str]:
     schema = recipe_schema()["properties"]
     yield "# The recipe\n\nA recipe is a YAML file. All keys are optional; defaults come from `system` and `size`,"
     yield "or from this page.\n"
-    yield f"{HEADINGS}\n| `name` | text | the file's | name of the run |"
+    yield f"{HEADINGS}\n| `name` | text | the file's name | name of the run |"
     yield f"| `system` | {kind_of(schema['system'])} | `null` | a published system; the other keys override it |"
     yield f"\n## `model`\n\n{HEADINGS}"
     yield f"| `size` | {kind_of(schema['model']['properties']['size'])} | `base` | default dimensions and depths |"
@@ -112,7 +112,8 @@ def recipe() -> Iterator[str]:
 def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
     """Yield a row per key, in source order; the meaning is the comment on the same line."""
     described = {name: field.description for name, field in settings.model_fields.items() if field.description}
-    meaning = {**comments(settings, "`null`"), **described}
+    meaning = {name: text.replace("None", "`null`") for name, text in comments(settings).items()}
+    meaning |= {name: f"{text[0].lower()}{text[1:].rstrip('.')}" for name, text in described.items()}
     for name, option in properties(settings).items():
         if name in keys:
             default = f"`{json.dumps(option['default'])}`".replace('"', "") if "default" in option else "from the size"
@@ -121,14 +122,10 @@ def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
             yield f"| `{name}` | {kind_of(option)} | {default} | {meaning[name]} |"
 
 
-def comments(kind: type[Any], none: str = "`None`") -> dict[str, str]:
-    """Comments on the fields of a class, including inherited ones; `none` is how None is written there."""
+def comments(kind: type[Any]) -> dict[str, str]:
+    """Comments on the fields of a class, including inherited ones."""
     code = [inspect.getsource(each) for each in reversed(kind.__mro__) if each.__module__.startswith("lamina")]
-    return {
-        name: meaning.replace("None", none)
-        for text in code
-        for name, meaning in re.findall(r"(?m)^    (\w+): [^#\n]*  # (.+)$", text)
-    }
+    return {name: meaning for text in code for name, meaning in re.findall(r"(?m)^    (\w+): [^#\n]*  # (.+)$", text)}
 
 
 def kind_of(option: dict[str, Any]) -> str:
@@ -138,7 +135,10 @@ def kind_of(option: dict[str, Any]) -> str:
     if "enum" in option or "const" in option:
         return ", ".join(f"`{each}`" for each in option.get("enum", [option.get("const")]))
     if option["type"] == "array":
-        return f"list of {kind_of(option.get('items') or option['prefixItems'][0])}"
+        kinds = list(dict.fromkeys(kind_of(each) for each in option.get("prefixItems") or [option["items"]]))
+        if len(kinds) > 1:
+            return f"list: {', then '.join(kinds)}"
+        return "list of " + re.sub("^(integer|number)", r"\1s", kinds[0])
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     bounds = ", ".join(f"{sign} {option[bound]:,.10g}" for bound, sign in signs.items() if bound in option)
     names = {"boolean": "`true`, `false`", "null": "`null`", "string": "text"}
@@ -147,7 +147,7 @@ def kind_of(option: dict[str, Any]) -> str:
 
 def python() -> Iterator[str]:
     """Document the Python API: signatures, docstrings and fields."""
-    yield "# Python\n\n`import lamina` does not import torch; calling one of its functions does.\n"
+    yield "# Python\n\n`import lamina` does not import torch; its functions import it when they need it.\n"
     names = sorted(set(lamina.__all__) - {"__version__", "analyze"}, key=lambda name: (name not in FIRST, name))
     functions = [name for name in FIRST if name in names]
     yield "## Functions"

@@ -1,6 +1,6 @@
 """Lamina: sequence-to-sequence models whose decoder can read every encoder layer, not just the last.
 
-Importing this module does not import torch; calling one of its functions does.
+Importing this module does not import torch; its functions import it when they need it.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def engine() -> str:
 
     ready_folder()
     chosen = chosen_set()
-    return f"{chosen.name}, {chosen.lanes} lanes, int8 {'by VNNI' if chosen.vnni else 'widened to 16 bits'}"
+    return f"{chosen.name}, {chosen.lanes} lanes, int8 {'with VNNI' if chosen.vnni else 'widened to 16 bits'}"
 
 
 def memory() -> str:

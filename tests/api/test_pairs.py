@@ -36,9 +36,11 @@ def test_iterator_list_and_dataset_split_give_the_same_data(tmp_path: Path) -> N
         prepare(Split(), tmp_path / "split"),
     ]
     assert {repr(each).partition(", ")[2] for each in made} == {"en → de, 40 train and 2 valid pairs, vocabulary 329)"}
+    tested = prepare(PAIRS, tmp_path / "tested", test=PAIRS[:3])
+    assert "40 train, 2 valid and 3 test pairs" in repr(tested)
     ids = [[pair[0].tolist() for pair in map(each.split("train").__getitem__, range(40))] for each in made]
     assert ids[0] == ids[1] == ids[2]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["list", "split", "stream"]  # nothing else is left
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["list", "split", "stream", "tested"]  # and nothing else
 
 
 def test_preparing_the_same_pairs_again_does_nothing(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_dlcl_weights(trained: TrainedRun, tmp_path: Path) -> None:
 def test_gates_of_msc(trained: TrainedRun, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     run = trained("msc")
     assert analyze("layers", run, "--out", tmp_path).stderr == (
-        f"lamina: {run}: its gates depend on the input; give text with --test SRC TGT.\n"
+        f"lamina: {run}: its gates depend on the input; give a test set.\n"
     )
     result = analyze("layers", run, "--test", *test_set, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
@@ -300,8 +300,8 @@ def test_report_has_all_applicable_sections(trained: TrainedRun, test_set: tuple
     [
         (
             ["masking", "{transformer}", "--test", "{en}", "{de}"],
-            "{transformer}: its bridge `top` has no layer weights to set to 0; train a system with `transparent` or "
-            "`fine_grained`.",
+            "{transformer}: its bridge `top` has no layer weights to set to 0; train a system with bridge "
+            "`transparent` or `fine_grained`.",
         ),
         (
             ["layers", "{transformer}"],
@@ -310,11 +310,11 @@ def test_report_has_all_applicable_sections(trained: TrainedRun, test_set: tuple
         ),
         (
             ["difficulty", "{transformer}", "--checkpoints", "50", "--test", "{en}", "{de}"],
-            "{transformer}: has 2 checkpoints, but --checkpoints is 50; train it with `train.keep_last=50` or more, or "
-            "lower --checkpoints.",
+            "{transformer}: has 2 checkpoints, but needs 50; train it with `train.keep_last=50` or more, or use fewer "
+            "checkpoints.",
         ),
         (["gradients", "{model}"], "{model}/metrics.jsonl: not found; {model} is not a run of `lamina train`."),
-        (["attention", "{transformer}", "--source", " "], "--source is blank; give a sentence."),
+        (["attention", "{transformer}", "--source", " "], "The source is blank; give a sentence."),
     ],
 )
 def test_missing_requirements_are_reported(
@@ -330,7 +330,7 @@ def test_missing_requirements_are_reported(
 def test_a_run_without_gradient_records(trained: TrainedRun, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "step": 5, "loss": 1.0}\n{"kind": "tr')
     assert analyze("gradients", tmp_path).stderr == (
-        f"lamina: {tmp_path}: has no gradient records; train it with `--set train.gradients_every=100` or less.\n"
+        f"lamina: {tmp_path}: has no gradient records; train it with `train.gradients_every=100` or less.\n"
     )
 
 

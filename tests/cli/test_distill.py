@@ -120,7 +120,7 @@ def test_mistakes_are_one_line(folder: Path, data: Path, straight: Path) -> None
     [
         ("a dog", "ein Hund", None),
         ("a dog", " ", "empty"),
-        ("a dog", "und so weiter " * 10, "repeats itself"),
+        ("a dog", "und so weiter " * 10, "repetitive"),
         ("a dog", "x" * 200, "ratio"),
     ],
 )

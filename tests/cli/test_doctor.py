@@ -49,7 +49,7 @@ def test_a_working_installation() -> None:
     assert re.fullmatch(sizes, found["disk"]["cache"]["found"])
     assert float(re.fullmatch(r"ok, (.*) s", found["self-test"]["model"]["found"])[1]) < 2
     assert re.fullmatch(r"ok, (.*) s", found["self-test"]["engine"]["found"])
-    assert re.fullmatch(r".*, (4|8|16) lanes, int8 (by VNNI|widened to 16 bits)", found["devices"]["engine"]["found"])
+    assert re.fullmatch(r".*, (4|8|16) lanes, int8 (with VNNI|widened to 16 bits)", found["devices"]["engine"]["found"])
 
 
 def test_columns_are_aligned() -> None:

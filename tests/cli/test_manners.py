@@ -76,7 +76,7 @@ VERBS = dict(commands())
             "lamina bench decode: --input is required. "
             "Example: lamina bench decode runs/first --input test.en --batch 32 --batch 1",
         ),
-        ("train a b c", f"lamina train: unexpected argument `b c`. {TRAIN}"),
+        ("train a b c", f"lamina train: unexpected arguments `b c`. {TRAIN}"),
         ("train r --data", f"lamina train: --data needs a value. {TRAIN}"),
         ("train r --quiet=1", f"lamina train: --quiet takes no value. {TRAIN}"),
         ("train --help=1", f"lamina train: --help takes no value. {TRAIN}"),
@@ -111,10 +111,12 @@ def show_help(verb: str) -> str:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_starts_with_examples(verb: str) -> None:
-    lines = [line.strip() for line in show_help(verb).splitlines()]
+    shown = show_help(verb)
+    lines = [line.strip() for line in shown.splitlines()]
     heading = next(number for number, line in enumerate(lines) if line in ("Example", "Examples"))
     assert any(line == f"lamina {verb}" or line.startswith(f"lamina {verb} ") for line in lines[heading:])
     assert heading < next(number for number, line in enumerate(lines) if "─ Options ─" in line)
+    assert "\n     lamina" not in shown  # no deeper than other text
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -100,7 +100,7 @@ def test_another_number_of_ranks_needs_the_suggested_settings_to_resume(
     refused = run(tmp_path / "parts", after, *sizes[before])
     assert refused.returncode != 0
     assert "its updates have 256 target tokens" in refused.stderr
-    assert f"Resume with --set {sizes[after][0]}." in refused.stderr
+    assert f"Resume with {sizes[after][0]}." in refused.stderr
     resumed = run(tmp_path / "parts", after, *sizes[after])
     assert resumed.returncode == 0, resumed.stderr
     assert "Resumed from step 10." in resumed.stderr

@@ -87,7 +87,7 @@ def test_errors(folder: Path) -> None:
     result = run("score", "--hyp", hyp, "--ref", ref, "--metric", "gleu")
     assert (result.returncode, "--source" in result.stderr) == (2, True)
     result = run("score", "--hyp", hyp, "--ref", ref, "--ref", ref, "--metric", "m2")
-    assert (result.returncode, "m2 takes one --ref" in result.stderr) == (2, True)
+    assert (result.returncode, "m2 takes one reference" in result.stderr) == (2, True)
     result = run("score", "--hyp", hyp, "--ref", folder / "none")
     assert (result.returncode, result.stderr) == (3, f"lamina: {folder / 'none'}: not found.\n")
     (folder / "empty").write_text("")

@@ -99,7 +99,7 @@ def test_baselines_and_runs_in_one_table(summarizer: Path, tmp_path: Path) -> No
         ["rouge-1", "lead-2"],
         ["rouge-1", str(summarizer)],
     ]
-    assert fails("eval", *test) == (2, "lamina: Give either RUN or --baseline copy|lead-K.\n")
+    assert fails("eval", *test) == (2, "lamina: Give either a run or a baseline (copy or lead-K).\n")
     assert fails("eval", "--baseline", "lead-x", *test)[0] == 2
 
 

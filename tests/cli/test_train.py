@@ -428,7 +428,7 @@ def test_a_missing_extra_is_named(data: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     result = train(data, tmp_path / "run", "--tensorboard")
     assert result.returncode == 5
-    assert result.stderr == "lamina: --tensorboard needs an extra: pip install 'lamina[track]'\n"
+    assert result.stderr == "lamina: TensorBoard needs an extra: pip install 'lamina[track]'\n"
 
 
 def test_bench(data: Path) -> None:

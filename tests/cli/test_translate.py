@@ -204,7 +204,7 @@ def test_bench(data: Path, straight: Path) -> None:
         (["--sample", "--prefix", "x"], 2, "lamina: --prefix applies only to beam search; omit --sample.\n"),
         (["--attention"], 2, "lamina: --alignments and --attention need --format jsonl.\n"),
         (["--checkpoint", "7"], 2, ": no checkpoint `7`; available: 5, 8, 10, 15, 16, 20, 24.\n"),
-        (["--checkpoint", "bst"], 2, "--checkpoint must be best, last or a step, but is `bst` instead.\n"),
+        (["--checkpoint", "bst"], 2, "The checkpoint must be best, last or a step, but is `bst` instead.\n"),
         (["--input", "nowhere"], 3, "lamina: nowhere: not found.\n"),
         (["--diverse-groups", "2"], 2, "lamina: beam must be a multiple of diverse_groups 2, but is 5 instead.\n"),
     ],
@@ -266,7 +266,7 @@ def test_memory_stays_constant_over_100_000_lines(straight: Path, source: list[s
 
 def test_a_model_folder_has_no_other_checkpoints(straight: Path) -> None:
     result = run_lamina("translate", straight / "model", "--checkpoint", "5")
-    message = "is a model folder, which has no other checkpoints; omit --checkpoint."
+    message = "is a model folder, which has no other checkpoints; omit the checkpoint."
     assert (result.returncode, result.stderr) == (2, f"lamina: {straight / 'model'}: {message}\n")
 
 

@@ -167,7 +167,7 @@ def test_other_flags(changes: dict[str, Any], tmp_path: Path) -> None:
         ({"ta_ffn": True}, "`ta_ffn` must be False, but is True instead."),
         ({"encoder_normalize_before": True}, "`decoder_normalize_before` must equal `encoder_normalize_before` True"),
         ({"layer_wise_attention": True, "encoder_layers": 4}, "bridge `layerwise` needs as many encoder as decoder"),
-        ({"layer_wise_attention": True, "ta_source_embedding": True}, "`ta_source_embedding` must come with"),
+        ({"layer_wise_attention": True, "ta_source_embedding": True}, "`ta_source_embedding` requires `transparent"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -98,7 +98,7 @@ def test_a_mismatched_bottom_is_reported() -> None:
     shallow = small("transformer", encoder={"layers": 1})
     with pytest.raises(UsageError, match="old: has 1 encoder layer, but the recipe has 2 below its new ones"):
         check_bottom(Path("old"), shallow.config, grown)
-    with pytest.raises(UsageError, match=r"--grow-from needs a model with encoder `grown` and bridge `grown`"):
+    with pytest.raises(UsageError, match=r"Depth growing needs a model with encoder `grown` and bridge `grown`"):
         check_bottom(Path("old"), shallow.config, shallow)
-    with pytest.raises(UsageError, match="--grow-from requires encoder `stack`"):
+    with pytest.raises(UsageError, match="depth growing requires encoder `stack`"):
         check_bottom(Path("old"), small("msc").config, grown)

@@ -76,7 +76,8 @@ def test_unsupported_models_are_rejected(tmp_path: Path) -> None:
     assert run_lamina("export", tmp_path / "codes", "--to", "argos", "--out", out) == (
         2,
         "",
-        "lamina: Argos Translate needs language codes, but one is `source`. Give them to `lamina prepare --langs`.\n",
+        "lamina: Argos Translate needs language codes of two or three letters, but one is `source`. "
+        "Set them with `lamina prepare --langs`.\n",
     )
     assert run_lamina("export", tmp_path / "codes", "--to", "argos", "--out", tmp_path / "a") == (
         2,

@@ -197,7 +197,7 @@ def test_the_error_names_all_unsupported_parts(tmp_path: Path) -> None:
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="already exists; choose another folder"):
+    with pytest.raises(UsageError, match="already exists; choose another path"):
         export_ctranslate2(make(), words(), tmp_path)
 
 

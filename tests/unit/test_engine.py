@@ -79,7 +79,7 @@ def test_a_custom_layer_decodes_with_torch() -> None:
     (found,) = backend.search([SourceBatch(rows_of(make_batch().source_BS))], SHORT)
     assert found == Searcher("torch", model).search(make_batch().source_BS, SHORT)
     assert found != plain
-    with pytest.raises(UsageError, match="--int8 needs the CPU engine, which does not support Backwards"):
+    with pytest.raises(UsageError, match="int8 needs the CPU engine, which does not support Backwards"):
         choose_backend([model], int8=True)
 
 
@@ -284,7 +284,7 @@ def test_an_instruction_set_that_crashes_the_self_test_is_not_used(
     assert compilation.compile_in_child(folder) == sets[1].name
     assert tried == [each.name for each in sets]
     assert compilation.read_ready(folder) == sets[1].name
-    assert capsys.readouterr().err.splitlines()[1] == f"lamina: {sets[0].name} failed on this CPU (exit code -4) "
+    assert capsys.readouterr().err.splitlines()[1] == f"lamina: {sets[0].name} failed on this CPU (exit code -4)."
 
 
 def test_an_error_if_no_instruction_set_works(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

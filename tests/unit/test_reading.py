@@ -109,9 +109,9 @@ def test_jsonl(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", "p.jsonl:1: not JSON"),
-        ("[1]", "must be a JSON object, but is list instead"),
+        ("[1]", "must be a JSON object, but has type `list` instead"),
         ('{"en": "a"}', "has no field `src`, only `en`. Name the two fields with --fields"),
-        ('{"src": "a", "tgt": 3}', "field `tgt` must be text, but is int instead"),
+        ('{"src": "a", "tgt": 3}', "field `tgt` must be text, but has type `int` instead"),
     ],
 )
 def test_bad_jsonl(text: str, message: str, tmp_path: Path) -> None:

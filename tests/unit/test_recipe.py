@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ decode: {beam: 4}
 """
 
 
-def load(text: str, folder: Path, *overrides: str, sizes: tuple[int, int] = (100, 100)) -> object:
+def load(text: str, folder: Path, *overrides: str | tuple[str, Any], sizes: tuple[int, int] = (100, 100)) -> object:
     path = folder / "recipe.yaml"
     path.write_text(text)
     return load_recipe(path, overrides, sizes, sizes[0] == sizes[1])
@@ -63,6 +64,10 @@ def test_all_errors_are_reported_together(tmp_path: Path) -> None:
 def test_errors_in_overrides_name_the_option(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--set  train\.sed: not an option\. Did you mean `seed`\?$"):
         load(GOOD, tmp_path, "train.sed=3")
+    with pytest.raises(RecipeError, match=r"^argument  train\.sed: not an option\. Did you mean `seed`\?$"):
+        load(GOOD, tmp_path, ("train.sed", 3))
+    with pytest.raises(UsageError, match=r"^argument train.lr.x: `train.lr` has no keys below it"):
+        load(GOOD, tmp_path, ("train.lr.x", 3))
     with pytest.raises(UsageError, match=r"--set must be key.path=value, but is `seed` instead"):
         load(GOOD, tmp_path, "seed")
     with pytest.raises(UsageError, match=r"--set name.first: `name` has no keys below it"):

@@ -163,7 +163,7 @@ def test_metric_names() -> None:
     assert check_names(["ter, bleu", "ter"]) == ["ter", "bleu"]
     with pytest.raises(UsageError, match=r"Unknown metric `blue`. Did you mean `bleu`\? Metrics: bleu, chrf, ter"):
         check_names(["blue"])
-    with pytest.raises(UsageError, match=r"m2 reads an \.m2 file as --ref, so it cannot be combined"):
+    with pytest.raises(UsageError, match=r"m2 reads an \.m2 file as its reference, so it cannot be combined"):
         check_names(["bleu,m2"])
 
 

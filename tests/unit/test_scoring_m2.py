@@ -149,7 +149,7 @@ def test_corpus_score_by_hand() -> None:
 
 
 def test_several_files_and_lower_casing_are_rejected() -> None:
-    with pytest.raises(UsageError, match="m2 takes one --ref"):
+    with pytest.raises(UsageError, match="m2 takes one reference"):
         MaxMatch(Gold([EXAMPLE, EXAMPLE]))
     with pytest.raises(UsageError, match="m2 cannot ignore case"):
         MaxMatch(Gold([EXAMPLE], lowercase=True))

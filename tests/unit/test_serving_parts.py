@@ -158,7 +158,8 @@ async def test_the_queue_is_bounded() -> None:
     assert (full.value.status, full.value.retry_after) == (503, 1)
     with pytest.raises(Refusal) as never:
         scheduler.submit(sentences(*"abcd"))
-    assert never.value.status == 413
+    assert (never.value.status, never.value.retry_after) == (413, None)  # waiting would not help
+    assert never.value.message == "sentences per request (queue size): at most 3, but there are 4."
     assert scheduler.waiting == 2
 
 

@@ -94,7 +94,7 @@ def test_sampling_rejects_a_shortlist(backend: str) -> None:
     model = small("transformer")
     own = TorchBackend([model], few()) if backend == "torch" else choose_backend([model], shortlist=few())[0]
     translator = Translator([model], TEXT, SEARCH, backend=own)
-    with pytest.raises(UsageError, match="--shortlist applies only to beam search; omit it to sample"):
+    with pytest.raises(UsageError, match="A shortlist applies only to beam search; omit it to sample"):
         translator.translate("a b", sampling=SamplingSettings())
 
 

@@ -34,7 +34,7 @@ def analyze_attention(run: Path, source: str, target: str | None = None, checkpo
     translator = Translator([model], loaded.text, loaded.decode)
     ids = translator.encode([source])[0][0]
     if len(ids) <= 1:
-        raise UsageError("--source is blank; give a sentence.")
+        raise UsageError("The source is blank; give a sentence.")
     written = loaded.text.target.encode([target])[0] if target else translator.translate_ids([ids])[0].tokens
     if max(len(ids), len(written)) > LONGEST:
         raise UsageError(

@@ -59,8 +59,8 @@ def analyze_difficulty(
     steps = Checkpoints(runs[0] / "checkpoints").steps()[-checkpoints:]
     if len(steps) < checkpoints:
         raise DataError(
-            f"{runs[0]}: has {counted(len(steps), 'checkpoint')}, but --checkpoints is {checkpoints}; train it with "
-            f"`train.keep_last={checkpoints}` or more, or lower --checkpoints."
+            f"{runs[0]}: has {counted(len(steps), 'checkpoint')}, but needs {checkpoints}; train it with "
+            f"`train.keep_last={checkpoints}` or more, or use fewer checkpoints."
         )
     if len(sources) < len(PARTS):
         raise DataError(f"At least {len(PARTS)} test sentences are needed, but the test set has {len(sources)}.")

@@ -40,8 +40,7 @@ def analyze_embeddings(
         words = given_words(loaded, pairs) if dictionary else aligned_words(loaded, pairs, least)
         if len(words) < 2:
             raise DataError(
-                f"{run}: needs at least two aligned word pairs in the vocabulary, but has {len(words)}; give more text "
-                "with --pairs."
+                f"{run}: needs at least two aligned word pairs in the vocabulary, but has {len(words)}; give more text."
             )
         close, far = cosines(model, words), cosines(model, shuffled(words, seed))
         rows.append((name, len(words), float(close.mean()), float(far.mean()), float(close.mean() - far.mean())))

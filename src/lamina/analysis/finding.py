@@ -61,7 +61,7 @@ class Finding:
         return self.as_section()
 
     def write(self, folder: StrPath) -> list[Path]:
-        """Write NAME.html (the whole page), NAME.json, NAME.csv and the figures; returns their paths."""
+        """Write NAME.html (the whole page), NAME.json, NAME.csv and the figures; return their paths."""
         folder = Path(folder)
         paths = self.paths(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint:
         has_gates = any(recorded.values())
     if has_gates:
         if not pairs:
-            raise UsageError(f"{run}: its gates depend on the input; give text with --test SRC TGT.")
+            raise UsageError(f"{run}: its gates depend on the input; give a test set.")
         found += gates(model, Translator([model], loaded.text), pairs, name)
     if not found:
         config = model.config
@@ -106,7 +106,11 @@ def gates(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str
         means = [sum(total for total, _ in each) / sum(count for _, count in each) for each in values]
         if means:
             drawing = bar_chart(
-                names, [Bars("gate", means)], Axis("mean gate", 0, 1), f"{side} layer", f"{run}: gates of the {side}"
+                names,
+                [Bars("gate", means)],
+                Axis("mean gate", 0, 1),
+                side if side == "head" else f"{side} layer",
+                f"{run}: gates of the {side}",
             )
             rows = [(f"{side} gate", name, "", mean) for name, mean in zip(names, means, strict=True)]
             caption = f"Gates of the {side}, averaged over {counted(len(pairs), 'sentence')}."

@@ -32,7 +32,7 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
     if not isinstance(bridge, TransparentBridge):
         raise UsageError(
             f"{run}: its bridge `{loaded.model.config.bridge.type}` has no layer weights to set to 0; "
-            "train a system with `transparent` or `fine_grained`."
+            "train a system with bridge `transparent` or `fine_grained`."
         )
     first = 0 if bridge.embedding is not None else 1
     layers = [None, *range(first, loaded.model.config.encoder.layers + 1)]

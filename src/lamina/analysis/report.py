@@ -14,6 +14,7 @@ from lamina.analysis.masking import analyze_masking
 from lamina.analysis.page import code, folded, page, paragraph, section
 from lamina.analysis.sections import Outputs, curve_section, example_section, score_section
 from lamina.base.files import write_file
+from lamina.base.wording import listed
 from lamina.errors import LaminaError
 from lamina.scoring.compare import compare_outputs
 from lamina.scoring.protocol import Gold
@@ -44,7 +45,7 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
         parts.append(section("Recipes", *recipes))
     if missing:
         parts.append(section("Not included", *(paragraph(line, "soft") for line in missing)))
-    write_file(path, page(f"Report of {' and '.join(names)}", parts))
+    write_file(path, page(f"Report of {listed(names)}", parts))
 
 
 def test_sections(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:

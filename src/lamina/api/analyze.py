@@ -2,6 +2,7 @@
 
 A finding has `pictures`, a table (`head` and `rows`) and `data`. Notebooks display it, and `write(folder)` writes it as
 an HTML page with its figures and numbers. A run is a path or a `Run`; functions that compare runs also take a list.
+The other arguments are the options of the subcommands of `lamina analyze`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def attention(run: StrPath, source: str, target: str | None = None, *, checkpoin
 
 
 def layers(run: StrPath, test: TestSet | None = None, *, sentences: int = 200, checkpoint: str = "best") -> Finding:
-    """Learned layer weights and gates (Liu et al. 2021, Figure 1); gates are averaged over the test set.
+    """Learned layer weights and gates (Liu et al. 2021, Figure 1).
+
+    Gates are averaged over the first `sentences` pairs of the test set.
 
     Example:
         >>> finding = lamina.analyze.layers("runs/second")
@@ -95,7 +98,7 @@ def embeddings(runs: Runs, pairs: TestSet, *, dictionary: bool = False) -> Findi
 def difficulty(runs: Runs, test: TestSet, *, checkpoints: int = 5) -> Finding:
     """BLEU from simple to challenging sentences (Wei et al. 2020, Eqs. 14–15, Figure 3).
 
-    The last `checkpoints` of the first run define how difficult a sentence is.
+    The first run's last checkpoints define how difficult a sentence is; `checkpoints` is their number.
 
     Example:
         >>> finding = lamina.analyze.difficulty("runs/first", ("test.en", "test.de"), checkpoints=2)
@@ -121,9 +124,9 @@ def degradation(runs: Runs, data: StrPath, *, sentences: int = 500, seed: int = 
 
 
 def report(runs: Runs, test: TestSet | None = None, *, out: StrPath | None = None) -> Path:
-    """Write one page with everything that applies: curves, scores, figures, examples, recipes; returns its path.
+    """Write one page with everything that applies: curves, scores, figures, examples, recipes.
 
-    It is written to `out`, or to `report.html` in the first run.
+    The page is written to `out`, or to `report.html` in the first run. Returns its path.
 
     Example:
         >>> lamina.analyze.report("runs/first", ("test.en", "test.de"), out="report.html")

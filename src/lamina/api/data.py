@@ -49,7 +49,7 @@ def prepare(
       two columns; if there are more, `fields` names the two.
 
     The other arguments are the options of `lamina prepare`. After an interruption, the same call resumes. Progress is
-    shown in terminals and notebooks unless `progress` is False.
+    shown in terminals and notebooks; `progress=False` hides it, and a function `(stage, done, total)` receives it.
 
     Example:
         >>> pairs = [("A dog runs.", "Ein Hund rennt."), ("Two cats sleep.", "Zwei Katzen schlafen.")] * 20

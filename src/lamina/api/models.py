@@ -43,7 +43,7 @@ def load(
     """Load a run, a checkpoint or a model folder for translation; several form an ensemble.
 
     `checkpoint` selects a run's checkpoint: `"best"` by validation, `"last"` or a step. `hf:OWNER/NAME` loads a
-    model from the Hugging Face Hub.
+    model from the Hugging Face Hub. The other arguments are the options of `lamina translate`.
 
     Example:
         >>> translator = lamina.load("runs/first")
@@ -66,7 +66,9 @@ def save(
     decode: SearchOptions | None = None,
     description: str = "Written by lamina.save.",
 ) -> str:
-    """Save a model that you trained in your own loop as a model folder, which `lamina.load` and every command open.
+    """Save a model, for example from your own training loop, as a model folder.
+
+    `lamina.load` and every command that takes a model can open the folder.
 
     `text` provides the text pipeline: prepared data, a data folder, a run or a model folder; or two vocabularies, if
     text is already split into their entries. `decode` sets the default search options. Returns the folder.
@@ -100,7 +102,7 @@ def load_fairseq(
 ) -> tuple[Seq2Seq, Vocabularies]:
     """Load a checkpoint of fairseq 0.9 or of the SurfaceFusion release, without executing pickled code.
 
-    Nothing is written to disk; `lamina.save(model, vocabularies, out)` saves it as a model folder.
+    Nothing is written to disk; `lamina.save(model, vocabularies, out)` saves the model as a model folder.
 
     Example:
         >>> model, vocabularies = lamina.load_fairseq("checkpoint_best.pt", "dict.en.txt", "dict.ro.txt")

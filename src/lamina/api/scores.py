@@ -37,7 +37,8 @@ def evaluate(
 
     `run` is a run, a model folder or the result of `lamina.load`; None with `baseline="copy"` or `"lead-3"` scores a
     trivial system. `test` is two files `(source, target)`, a `.tsv` or `.jsonl` file, or any iterable of pairs.
-    `search` takes `beam`, `lenpen` and the other search options; the defaults are the run's.
+    `search` takes `beam`, `lenpen` and the other search options; the defaults are the run's. The other arguments are
+    the options of `lamina eval`; `progress` is as in `lamina.prepare`.
 
     Example:
         >>> scores = lamina.evaluate("runs/first", ("test.en", "test.de"), beam=2)
@@ -55,7 +56,7 @@ def evaluate(
     from lamina.scoring.metrics import names_to_compare
 
     if (run is None) == (baseline is None):
-        raise UsageError("Give either RUN or --baseline copy|lead-K.")
+        raise UsageError("Give either a run or a baseline (copy or lead-K).")
     names = names_to_compare([metrics] if isinstance(metrics, str) else metrics)
     sources, gold = open_test_set(test, references, lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
     if run is None:
@@ -89,7 +90,8 @@ def compare(
     """Compare runs on a test set, like `lamina compare`: scores with 95% intervals, differences and p-values.
 
     The first system is the baseline: the first of `baselines` (`"copy"`, `"lead-3"`) if there are any, else the first
-    run. The other arguments are those of `lamina.evaluate` and apply to every run.
+    run. `significance`, `samples` and `seed` are options of `lamina compare`; the other arguments are those of
+    `lamina.evaluate` and apply to every run.
 
     Example:
         >>> comparison = lamina.compare(["runs/first", "runs/second"], ("test.en", "test.de"), metrics="chrf")

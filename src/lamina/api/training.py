@@ -39,7 +39,7 @@ def train(
 
     Keyword arguments are the keys of a recipe's `train`, such as `max_steps` and `lr`; `model` and `decode` are
     mappings with the keys of those parts. All of them override the recipe. Progress is shown in terminals and
-    notebooks unless `progress` is False.
+    notebooks; `progress=False` hides it.
 
     Example:
         >>> run = lamina.train("transformer", "data", "runs/new", max_steps=4, warmup=2, model={"d_model": 16})

@@ -89,8 +89,9 @@ class JobError(LaminaError):
     """A failed job; carries the last line of its log and its exit code."""
 
     def __init__(self, log: Path, code: int) -> None:
-        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "it printed nothing"
-        super().__init__(f"{log}: {' '.join(text.strip().splitlines()[-1:]).removeprefix('lamina: ')}")
+        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+        last = text.strip().splitlines()[-1:] or ["the job printed nothing."]
+        super().__init__(f"{log}: {last[0].removeprefix('lamina: ')}")
         self.exit_code = code if code > 0 else 1
 
 

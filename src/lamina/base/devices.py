@@ -33,7 +33,7 @@ def choose_device(name: str) -> torch.device:
     limit_instructions()
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
-        raise UsageError("--device cuda: torch found no CUDA device; use --device cpu, or run `lamina doctor`.")
+        raise UsageError("Device `cuda`: torch found no CUDA device; use `cpu`, or run `lamina doctor`.")
     if name == "cuda" or (name == "auto" and available):
         rank = int(os.environ.get("LOCAL_RANK", "0"))
         if rank >= (count := torch.cuda.device_count()):

@@ -152,7 +152,7 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
 def require_absent(path: Path) -> None:
     """Raise if `path` exists, for commands that never replace a folder."""
     if path.exists() or path.is_symlink():
-        raise UsageError(f"{path}: already exists; choose another folder or remove it.")
+        raise UsageError(f"{path}: already exists; choose another path, or remove it.")
 
 
 def user_cache(name: str) -> Path | None:

@@ -113,7 +113,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error}).") from error
     if not isinstance(content, dict):
-        raise DataError(f"{path}: must be a JSON object, but is {type(content).__name__} instead.")
+        raise DataError(f"{path}: must be a JSON object, but has type `{type(content).__name__}` instead.")
     return content
 
 

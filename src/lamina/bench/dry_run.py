@@ -50,7 +50,7 @@ def describe_plan(
         yield from describe_model(trainer)
         seconds, memory = measure_updates(trainer)
     updates, steps = len(trainer.batches.updates(0)), recipe.train.max_steps
-    yield f"batches: {counted(updates, 'update')} per epoch, {steps / updates:.1f} epochs in {counted(steps, 'step')}"
+    yield f"batches: {counted(updates, 'update')} per epoch, {steps / updates:.1f} epochs in {counted(steps, 'update')}"
     yield f"memory: about {memory / 2**20:,.0f} MB peak"
     total = describe_duration(seconds * steps)
     yield f"time: about {total} on {ranks.device.type} ({seconds:.2f} s per update), plus validation and saving"

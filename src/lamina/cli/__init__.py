@@ -126,7 +126,7 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        with show_loading(f"lamina {sys.argv[1] if sys.argv[1:] else ''}: loading …"):
+        with show_loading(f"{' '.join(['lamina', *sys.argv[1:2]])}: loading …"):
             code = app(prog_name="lamina", standalone_mode=False)
     except SystemExit:
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click caught a broken pipe

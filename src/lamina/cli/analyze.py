@@ -201,7 +201,7 @@ def report(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Write one page with everything that applies: curves, scores, figures, examples, recipes.
+    """One page with everything that applies: curves, scores, figures, examples, recipes.
 
     [bold]Example[/bold]
 

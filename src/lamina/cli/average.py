@@ -13,7 +13,9 @@ from lamina.errors import UsageError
 
 def average(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
-    last: Annotated[int | None, typer.Option("--last", min=1, help="Average the last K checkpoints.")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="K", min=1, help="Average the last K checkpoints.")
+    ] = None,
     steps: Annotated[str | None, typer.Option("--steps", help="Average the checkpoints of these steps: a,b,c.")] = None,
 ) -> None:
     """Average checkpoints into RUN/averaged, a model folder.

@@ -67,7 +67,8 @@ def bench_decode(
     input_file: Annotated[Path, typer.Option("--input", help="Lines to translate.")],
     beam: Annotated[int, typer.Option("--beam", min=1, help="Beam size.")] = 5,
     batch: Annotated[
-        list[int] | None, typer.Option("--batch", min=1, help="Sentences per batch.", show_default="32 and 1")
+        list[int] | None,
+        typer.Option("--batch", min=1, help="Sentences per batch; repeatable.", show_default="32 and 1"),
     ] = None,
     sentences: Annotated[int, typer.Option("--sentences", min=1, help="Maximum number of lines.")] = 1000,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Repetitions; the median is reported.")] = 3,
@@ -93,7 +94,7 @@ def bench_decode(
 def bench_prepare(
     train: Annotated[tuple[Path, Path], typer.Option("--train", metavar="SRC TGT", help="Two parallel files.")],
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes.", show_default="all cores")
+        int | None, typer.Option("--workers", min=1, help="Number of processes.", show_default="all cores")
     ] = None,
     batch_tokens: Annotated[int, typer.Option("--batch-tokens", min=1, help="Padded target tokens per batch.")] = 4096,
     vocab_size: Annotated[int, typer.Option("--vocab-size", min=5, help="Number of subwords to learn.")] = 8000,

@@ -60,7 +60,10 @@ def compare(
     samples: Annotated[
         int | None,
         typer.Option(
-            "--samples", min=1, help="Number of resampled test sets.", show_default="1000; randomisation 10000"
+            "--samples",
+            min=1,
+            help="Number of bootstrap samples, or of randomisation trials.",
+            show_default="1000; randomisation 10000",
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed for the significance tests.")] = 1,

@@ -56,8 +56,7 @@ def distill(
 
     [bold]Example[/bold]
 
-        lamina distill runs/teacher --student student-12-1 --source train.en --target train.de --valid dev.en dev.de
-            --test test.en test.de --out runs/student
+        lamina distill runs/teacher --student student-12-1 --source train.en --valid dev.en dev.de --out runs/student
     """
     from lamina.cli.progress import show_progress, show_training
     from lamina.cli.tables import print_columns

@@ -23,8 +23,8 @@ def push(
 ) -> None:
     """Upload a model and its card to the Hugging Face Hub.
 
-    Log in first with `hf auth login`. Afterwards, `lamina.load("hf:OWNER/NAME")` and every command accept the model;
-    an ONNX export can only translate, and other exports are read by their own libraries.
+    Log in first with `hf auth login`. Afterwards, `lamina.load` and every command that takes a model accept
+    `hf:OWNER/NAME`; an ONNX export can only translate, and other exports are read by their own libraries.
 
     [bold]Example[/bold]
 

@@ -29,7 +29,9 @@ def serve(
     max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Maximum texts per request.")] = 100,
     queue: Annotated[int, typer.Option("--queue", min=1, help="Maximum sentences queued or being decoded.")] = 1000,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Timeout of a request, in seconds.")] = 30.0,
-    rate: Annotated[str | None, typer.Option("--rate", metavar="N/min", help="Rate limit per key or address.")] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/min", help="Maximum requests per key or address.")
+    ] = None,
     url_prefix: Annotated[str, typer.Option("--url-prefix", help="Serve under this path, such as /translate.")] = "",
     int8: Int8 = False,
     threads: Threads = None,

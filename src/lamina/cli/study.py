@@ -26,7 +26,7 @@ def study(
 ) -> None:
     """Train every system with every seed, evaluate the runs, and write a table with spread and significance.
 
-    Stop it at any time; rerun the same command to resume.
+    Stop at any time; rerun the same command to resume.
 
     [bold]Examples[/bold]
 

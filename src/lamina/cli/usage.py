@@ -97,8 +97,10 @@ def bad_value(error: Any) -> str:
 
 def too_many(error: Any) -> str:
     """Name unexpected arguments, which click lists in brackets."""
-    extra = re.search(r"unexpected extra argument.*\((.*)\)", error.message)
-    return f"unexpected argument `{extra[1]}`." if extra else str(error.format_message())
+    extra = re.search(r"unexpected extra argument.*? \((.*)\)", error.message)
+    if extra is None:
+        return str(error.format_message())
+    return f"unexpected argument{'s' if ' ' in extra[1] else ''} `{extra[1]}`."
 
 
 def show_example(path: str, command: Any, option: str = "") -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamina.base.reading import damage_named, read_json
+from lamina.base.wording import listed
 from lamina.corpus.shards import Ids, Shard, find_damage
 from lamina.errors import DataError
 from lamina.text.pipeline import TextPipeline
@@ -49,7 +50,7 @@ class PreparedData:
 
     def __repr__(self) -> str:
         source, target = self.meta["plan"]["languages"]
-        pairs = " and ".join(f"{split['pairs']:,} {name}" for name, split in self.meta["splits"].items())
+        pairs = listed([f"{split['pairs']:,} {name}" for name, split in self.meta["splits"].items()])
         sizes = self.meta["vocabulary"]
         counts = [sizes["source"]] if self.meta["shared_vocabulary"] else list(sizes.values())
         entries = " and ".join(f"{count:,}" for count in counts)

@@ -79,7 +79,7 @@ class OneFile:
         if isinstance(record, dict) and isinstance(record.get("translation"), dict):
             record = record["translation"]
         if not isinstance(record, dict):
-            raise DataError(f"{where}: must be a JSON object, but is {type(record).__name__} instead.")
+            raise DataError(f"{where}: must be a JSON object, but has type `{type(record).__name__}` instead.")
         source, target = (self._field(record, name, where) for name in self.fields or ("src", "tgt"))
         return source, target
 
@@ -88,7 +88,8 @@ class OneFile:
             found = ", ".join(f"`{key}`" for key in record)
             raise DataError(f"{where}: has no field `{name}`, only {found}. Name the two fields with --fields.")
         if not isinstance(record[name], str):
-            raise DataError(f"{where}: field `{name}` must be text, but is {type(record[name]).__name__} instead.")
+            kind = type(record[name]).__name__
+            raise DataError(f"{where}: field `{name}` must be text, but has type `{kind}` instead.")
         text = str(record[name])
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise DataError(f"{where}: field `{name}` contains a lone surrogate, which is not valid Unicode text.")

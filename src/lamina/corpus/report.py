@@ -18,7 +18,7 @@ def write_report(meta: dict[str, Any], filters: Filters) -> str:
         lines.append(f"| {name} | {split['pairs']:,} | {tokens['source']:,} | {tokens['target']:,} |")
     lines += ["", "Tokens include one eos per sentence.", "", "## Vocabulary", ""]
     sizes = meta["vocabulary"]
-    shared = "shared by both sides" if meta["shared_vocabulary"] else "one each"
+    shared = "shared by both sides" if meta["shared_vocabulary"] else "one per side"
     lines.append(f"{meta['subwords']}, {shared}: {sizes['source']:,} entries (source), {sizes['target']:,} (target).")
     asked = plan["vocab_size"]
     if asked is not None and max(sizes.values()) < asked:

@@ -128,7 +128,8 @@ def compile_in_child(folder: Path) -> str:
             write_file(folder / READY, json.dumps({"instruction_set": each.name, "files": digests}, indent=2))
             return each.name
         last = " ".join(child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:])
-        print(f"lamina: {each.name} failed on this CPU (exit code {child.returncode}) {last}", file=sys.stderr)
+        reason = f": {last}" if last else "."
+        print(f"lamina: {each.name} failed on this CPU (exit code {child.returncode}){reason}", file=sys.stderr)
     raise LaminaError("The CPU engine does not work on this machine; run `lamina doctor` for details.")
 
 

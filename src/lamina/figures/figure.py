@@ -11,13 +11,13 @@ from lamina.base.files import write_file
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG figure: notebooks display it, `save` writes it to a file."""
+    """An SVG figure: notebooks display it, and `save` writes it to a file."""
 
     svg: str
     title: str = ""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the SVG to a file; returns its path."""
+        """Write the SVG to a file and return its path."""
         write_file(Path(path), self.svg)
         return Path(path)
 

@@ -78,7 +78,8 @@ def export_argos(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = Fal
     for code in codes:
         if not 2 <= len(code) <= 3:
             raise UsageError(
-                f"Argos Translate needs language codes, but one is `{code}`. Give them to `lamina prepare --langs`."
+                f"Argos Translate needs language codes of two or three letters, but one is `{code}`. "
+                "Set them with `lamina prepare --langs`."
             )
     require_absent(out)
     name = f"translate-{codes[0]}_{codes[1]}-1_0"

@@ -50,7 +50,7 @@ class ModelConfig(Settings):
 
     start_id: Annotated[int, Field(ge=0, lt=len(SPECIALS))] = BOS  # first decoder input; eos in imports from fairseq
     first_position: NonNegativeInt = 0  # number of the first position; models imported from fairseq count from 2
-    frequencies: Frequencies = "tensor2tensor"  # sinusoids; models imported from Marian use `paper`
+    frequencies: Frequencies = "tensor2tensor"  # of the position sinusoids; models imported from Marian use `paper`
     surface_positions: bool = False  # imported models only: keep positions in the surface states
 
     @classmethod

@@ -72,7 +72,7 @@ class Seq2Seq(nn.Module):
         return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
 
     def log_probs(self, source: Tensor, prefix: Tensor) -> Tensor:
-        """(B, S), (B, T) → (B, T, V): row t is the distribution after `prefix[:, :t+1]`."""
+        """Log-probabilities of the next token, (B, S), (B, T) → (B, T, V); row t follows `prefix[:, :t+1]`."""
         memory = self.project_source(source)
         distribution: LogProbs = self.head(self.decode(prefix, memory), memory.head)
         return distribution.full()

@@ -79,9 +79,10 @@ def describe_choice(recipe: Recipe, pairs: int, run: Path) -> str:
     batch = f"{train.batch_tokens:,}" + (f" × {train.accumulate}" if train.accumulate > 1 else "")
     every = train.validate_every if isinstance(train.validate_every, str) else counted(train.validate_every, "step")
     return (
-        f"Settings for {counted(pairs, 'training pair')}: {size}, dropout {dropout:g}, {train.max_steps:,} steps of "
-        f"{batch} tokens, lr {train.lr:g} after {train.warmup:,} steps of warm-up, validation every "
-        f"{every}. To change them, use --set or a copy of {run / 'recipe.yaml'}."
+        f"Settings for {counted(pairs, 'training pair')}: {size}, dropout {dropout:g}, "
+        f"{counted(train.max_steps, 'step')} of {batch} tokens, lr {train.lr:g} after "
+        f"{counted(train.warmup, 'step')} of warm-up, validation every {every}. "
+        f"To change them, use --set or a copy of {run / 'recipe.yaml'}."
     )
 
 

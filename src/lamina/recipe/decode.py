@@ -17,7 +17,7 @@ from lamina.errors import UsageError
 
 
 class SearchSettings(Settings):
-    """Settings of beam search; the length limits also apply to sampling."""
+    """Settings of beam search, the keys of a recipe's `decode`; the length limits also apply to sampling."""
 
     beam: Annotated[int, Field(ge=1, le=256, description="Beam size.")] = 5
     lenpen: Annotated[

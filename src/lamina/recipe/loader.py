@@ -24,7 +24,7 @@ from lamina.recipe.shipped import find_recipe
 from lamina.systems.published import SIZES, SYSTEMS, settings
 
 KEYS = ("name", "system", "model", "train", "decode")
-OVERRIDE = "--set"
+OVERRIDE, ARGUMENT = "--set", "argument"  # places of values from the command line and from Python
 
 
 class RecipeError(UsageError):
@@ -76,8 +76,8 @@ class Source:
         except (yaml.YAMLError, ValueError) as error:
             raise UsageError(f"{OVERRIDE} {key}: not YAML: {getattr(error, 'problem', None) or error}.") from error
 
-    def set(self, key: str, value: Any) -> None:
-        """Set the value of a dotted key."""
+    def set(self, key: str, value: Any, place: str = OVERRIDE) -> None:
+        """Set the value of a dotted key; `place` is for error messages."""
         *parents, last = key.split(".")
         node: Any = self.content
         for parent in parents:
@@ -85,9 +85,9 @@ class Source:
                 node[parent] = {}
             node = node[parent] if isinstance(node, dict) else None
         if not isinstance(node, dict):
-            raise UsageError(f"{OVERRIDE} {key}: `{'.'.join(parents)}` has no keys below it.")
+            raise UsageError(f"{place} {key}: `{'.'.join(parents)}` has no keys below it.")
         node[last] = value
-        self.locations[key] = OVERRIDE
+        self.locations[key] = place
 
     def locate(self, key: str) -> str:
         """The location of a key, or of its nearest ancestor."""
@@ -130,7 +130,7 @@ def load_recipe(
         if isinstance(each, str):
             source.override(each)
         else:
-            source.set(*each)
+            source.set(*each, ARGUMENT)
     problems: list[Problem] = []
     content = source.content
     problems.extend(Problem(str(key), unknown_key(str(key), KEYS)) for key in content if key not in KEYS)

@@ -25,7 +25,7 @@ class TrainSettings(Settings):
     optimizer: Literal["adam", "adamw"] = "adam"  # use `adamw` for weight decay
     betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)  # β1 and β2 of Adam
     lr: PositiveFloat = 5e-4  # peak learning rate
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"  # after warm-up
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"  # learning rate after warm-up
     warmup: NonNegativeInt = 4000  # steps of linear warm-up from 1e-7 to `lr`
     label_smoothing: Rate = 0.1  # probability mass spread over the vocabulary
     edit_weight: Annotated[float, Field(ge=1, le=100)] = 1.0  # loss weight of tokens that differ from the source

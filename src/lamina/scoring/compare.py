@@ -104,7 +104,10 @@ def compare_outputs(
     samples: int | None = None,
     seed: int = 1,
 ) -> list[Row]:
-    """One row per metric and output; the first output is the baseline. `samples` is 1000 (randomisation: 10000)."""
+    """One row per metric and output; the first output is the baseline.
+
+    `samples` defaults to 1,000 bootstrap samples and 10,000 randomisation trials.
+    """
     if not names or len(names) != len(hypotheses):
         raise UsageError(f"There must be one name per output (outputs: {len(hypotheses)}, names: {len(names)}).")
     rows = []

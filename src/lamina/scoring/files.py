@@ -77,7 +77,9 @@ def read_test_set(
     lines = list(read_lines(test[1]))
     sentences = [" ".join(sentence.words) for sentence in parse_m2(lines, names[0])]
     sources = sentences if test[0] == test[1] else list(read_lines(test[0]))
-    if not sentences or len(sources) != len(sentences):
+    if not sentences:
+        raise DataError(f"{test[1]}: has no sentences.")
+    if len(sources) != len(sentences):
         counts = counted(len(sentences), "sentence"), counted(len(sources), "line")
         raise DataError(f"{test[1]} has {counts[0]}, but {test[0]} has {counts[1]}.")
     return sources, Gold([lines], None, lowercase, names)

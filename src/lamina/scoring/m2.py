@@ -72,7 +72,7 @@ class MaxMatch:
 def require_one_file(references: Sequence[object]) -> None:
     """Raise unless there is one reference: an .m2 file contains all annotators."""
     if len(references) != 1:
-        raise UsageError("m2 takes one --ref, an .m2 file with the edits of all annotators.")
+        raise UsageError("m2 takes one reference, an .m2 file with the edits of all annotators.")
 
 
 def f_beta(correct: float, proposed: float, total: float) -> float:

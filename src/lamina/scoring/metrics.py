@@ -36,7 +36,7 @@ def check_names(names: Sequence[str]) -> list[str]:
         if name not in METRICS:
             raise UsageError(f"Unknown metric `{name}`.{nearest(name, METRICS)} Metrics: {', '.join(METRICS)}.")
     if "m2" in chosen and len(chosen) > 1:
-        raise UsageError("m2 reads an .m2 file as --ref, so it cannot be combined with other metrics.")
+        raise UsageError("m2 reads an .m2 file as its reference, so it cannot be combined with other metrics.")
     return chosen
 
 

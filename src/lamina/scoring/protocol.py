@@ -66,7 +66,7 @@ class Score:
     score: float
     signature: str
     details: dict[str, float] = field(default_factory=dict)
-    interval: Interval | None = None  # 95%, from bootstrap samples, if requested
+    interval: Interval | None = None  # 95% confidence interval, from bootstrap samples, if requested
 
     def __float__(self) -> float:
         return self.score

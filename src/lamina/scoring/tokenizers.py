@@ -37,8 +37,8 @@ def choose_tokenizer(given: str | None, language: str | None, references: Sequen
     chosen = language_tokenizer(language)
     if chosen == STANDARD and has_no_spaces(references):
         raise UsageError(
-            "The references have no spaces between words, which BLEU's standard tokenizer needs. Choose another with "
-            "--tokenize, such as zh, ja-mecab or char."
+            "The references have no spaces between words, which BLEU's standard tokenizer needs. Choose "
+            "another tokenizer, such as zh, ja-mecab or char."
         )
     return chosen
 

@@ -161,7 +161,7 @@ def add_operation(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics", summary="Prometheus metrics")
     async def metrics() -> Response:
-        """Counters in Prometheus' text format."""
+        """Metrics in Prometheus' text format."""
         return Response(service.scheduler.metrics.render(), media_type="text/plain; version=0.0.4")
 
     @app.post("/admin/reload", summary="Reload the models")

@@ -52,7 +52,7 @@ class KeyRing:
             if hmac.compare_digest(offered, key):
                 found = name
         if found is None:
-            raise Refusal(401, "unauthorized", "Send an API key as `Authorization: Bearer KEY`.")
+            raise Refusal(401, "unauthorized", "A valid API key is required: send it as `Authorization: Bearer KEY`.")
         return found
 
 

@@ -91,7 +91,7 @@ def add_files(app: FastAPI, service: Service, downloads: Downloads) -> None:
         form = await form_of(request)
         upload = form.uploads.get("file")
         if upload is None:
-            raise Refusal(400, "invalid", "Invalid request: missing file parameter")
+            raise Refusal(400, "invalid", "Invalid request: missing file parameter.")
         kind = format_of_file(upload.name)
         if kind is None:
             raise Refusal(400, "invalid", f"Invalid request: file format not supported; use {', '.join(FILES)}.")
@@ -173,7 +173,7 @@ def texts_of(form: Form) -> tuple[list[str], bool]:
         return [given], False
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given, True
-    raise Refusal(400, "invalid", "Invalid request: missing q parameter (a text or a list of texts)")
+    raise Refusal(400, "invalid", "Invalid request: missing q parameter (a text or a list of texts).")
 
 
 def number_of(form: Form, name: str) -> int:
@@ -182,7 +182,7 @@ def number_of(form: Form, name: str) -> int:
     if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 4:
         given = int(given)
     if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < MAX_NBEST:
-        raise Refusal(400, "invalid", f"Invalid request: {name} must be from 0 to {MAX_NBEST - 1}")
+        raise Refusal(400, "invalid", f"Invalid request: {name} must be from 0 to {MAX_NBEST - 1}.")
     return given
 
 
@@ -190,7 +190,7 @@ def format_of(form: Form, model: dict[str, Any]) -> Format | None:
     """`text` or `html`; a summarizer reads whole texts."""
     given = form.fields.get("format") or "text"
     if given not in FORMATS:
-        raise Refusal(400, "invalid", f"Invalid request: format must be one of {', '.join(FORMATS)}")
+        raise Refusal(400, "invalid", f"Invalid request: format must be one of {', '.join(FORMATS)}.")
     return None if given == "text" and model["task"] == "summarization" else given
 
 
@@ -199,7 +199,7 @@ async def choose_model(service: Service, form: Form, text: str) -> tuple[dict[st
     source, target = form.fields.get("source"), form.fields.get("target")
     for name, value in (("source", source), ("target", target)):
         if not isinstance(value, str) or not value:
-            raise Refusal(400, "invalid", f"Invalid request: missing {name} parameter")
+            raise Refusal(400, "invalid", f"Invalid request: missing {name} parameter.")
     detected = None
     pairs = [model for model in service.models if model["target"] == target]
     if source == "auto" and pairs:

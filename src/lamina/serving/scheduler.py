@@ -109,7 +109,7 @@ class Scheduler:
     def submit(self, sentences: Sequence[QueuedSentence]) -> None:
         """Queue a request's sentences, all or none."""
         if len(sentences) > self.limit:
-            raise too_large("sentences per request", self.limit, len(sentences))
+            raise too_large("sentences per request (queue size)", self.limit, len(sentences))
         if self.waiting + self.decoding + len(sentences) > self.limit:
             raise overloaded(self.waiting + self.decoding)
         now = self.clock()

@@ -60,7 +60,7 @@ class Service:
     def check(self, request: TranslateRequest, max_chars: int | None = None) -> None:
         """Bounds that the types of a request do not tell."""
         if len(request.texts) > self.options.max_texts:
-            raise too_large("texts", self.options.max_texts, len(request.texts))
+            raise too_large("texts per request", self.options.max_texts, len(request.texts))
         for text in (*request.texts, *(request.prefixes or ())):
             check_text(text, max_chars or self.options.max_chars)
         if request.prefixes is not None and len(request.prefixes) != len(request.texts):

@@ -71,7 +71,7 @@ class Checkpoints:
         elif str(wanted).isdecimal():
             step = int(wanted)
         else:
-            raise UsageError(f"--checkpoint must be best, last or a step, but is `{wanted}` instead.")
+            raise UsageError(f"The checkpoint must be best, last or a step, but is `{wanted}` instead.")
         if step not in steps:
             known = f"available: {', '.join(map(str, steps))}" if steps else "the run has none"
             raise UsageError(f"{self.folder.parent}: no checkpoint `{wanted}`; {known}.")

@@ -28,9 +28,7 @@ class Records:
         """The gradient norms of all encoder layers at each recorded step."""
         found = [(line["step"], line["encoder"]) for line in self.lines if line["kind"] == "gradients"]
         if not found:
-            raise DataError(
-                f"{self.run}: has no gradient records; train it with `--set train.gradients_every=100` or less."
-            )
+            raise DataError(f"{self.run}: has no gradient records; train it with `train.gradients_every=100` or less.")
         return found
 
 

@@ -28,7 +28,7 @@ def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "be
     path = fetch(place)
     if is_model_folder(path):
         if checkpoint != "best":
-            raise UsageError(f"{path}: is a model folder, which has no other checkpoints; omit --checkpoint.")
+            raise UsageError(f"{path}: is a model folder, which has no other checkpoints; omit the checkpoint.")
         return path
     checkpoints = Checkpoints(path / "checkpoints")
     if checkpoint == "best" and is_model_folder(path / "model"):

@@ -132,7 +132,7 @@ class Run:
         if record.exists() and path.exists():
             self._check_same(read_resolved(path), recipe, digest(data.folder / META))
         elif path.exists() or self.metrics.exists() or (record.exists() and "data" not in read_json(record)):
-            raise UsageError(f"{self.folder}: contains files, but is not a run. Choose another --out.")
+            raise UsageError(f"{self.folder}: contains files, but is not a run. Choose another folder.")
 
     def begin(self, recipe: Recipe, data: PreparedData) -> None:
         """Write `run.json`, then the recipe: if it is missing, the run has not begun."""
@@ -150,10 +150,10 @@ class Run:
             if key not in changeable and not key.startswith("decode.") and old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self.folder}: cannot be resumed with a different {key}: it was {old.get(key)!r} and is now "
-                    f"{new.get(key)!r}. Choose another --out."
+                    f"{new.get(key)!r}. Choose another folder."
                 )
         if read_json(self.folder / "run.json").get("data") != data:
-            raise UsageError(f"{self.folder}: cannot be resumed with different data. Choose another --out.")
+            raise UsageError(f"{self.folder}: cannot be resumed with different data. Choose another folder.")
 
     def write_model(self, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, origin: str) -> None:
         """Write `model/`, a self-contained model folder."""

@@ -181,7 +181,7 @@ def drop_reason(source: str, target: str, filters: Filters, usual: float) -> str
     words = target.split()
     ngrams = Counter(tuple(words[start : start + LOOP]) for start in range(len(words) - LOOP + 1))
     if any(count >= TIMES for count in ngrams.values()):
-        return "repeats itself"
+        return "repetitive"
     reason = filters.reason(source.strip(), target.strip())
     if reason is None and not 1 / MAX_RATIO <= length_ratio(source, target) / usual <= MAX_RATIO:
         return "ratio"

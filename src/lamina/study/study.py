@@ -242,7 +242,8 @@ def describe_steps(steps: int, results: Sequence[RunResult]) -> str:
     """The number of updates of the runs, some of which may have stopped early."""
     last = {each.run.name: read_records(each.run).curve("valid", "loss")[-1][0] for each in results}
     early = [f"{name} at {step:,}" for name, step in last.items() if step < steps]
-    return f"At most {steps:,} updates (stopped early: {', '.join(early)})" if early else f"{steps:,} updates per run"
+    updates = counted(steps, "update")
+    return f"At most {updates} (stopped early: {', '.join(early)})" if early else f"{updates} per run"
 
 
 def write_page(

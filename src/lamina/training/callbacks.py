@@ -11,7 +11,7 @@ from lamina.training.reporters import NullReporter
 
 
 class StopTraining(Exception):
-    """Raise this in a callback to end training early; the run saves and writes its model as after its last step."""
+    """Raise this in a callback to end training early; the run is saved and its model written as after the last step."""
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
     config = model.config
     if not isinstance(model.encoder, GrownEncoder) or not isinstance(model.decoder.wiring, GrownWiring):
         raise UsageError(
-            f"--grow-from needs a model with encoder `grown` and bridge `grown` (system `depth-growing`), but the "
+            f"Depth growing needs a model with encoder `grown` and bridge `grown` (system `depth-growing`), but the "
             f"recipe has `{config.encoder.type}` and `{config.bridge.type}`."
         )
     if (trained.encoder.type, trained.bridge.type, trained.decoder.wiring) != ("stack", "top", "residual"):
         raise UsageError(
-            f"{folder}: --grow-from requires encoder `stack`, bridge `top` and residual wiring, but it has "
+            f"{folder}: depth growing requires encoder `stack`, bridge `top` and residual wiring, but it has "
             f"`{trained.encoder.type}`, `{trained.bridge.type}` and `{trained.decoder.wiring}`."
         )
     assert isinstance(model.encoder.wiring, GrownWiring)

@@ -151,7 +151,7 @@ def open_tensorboard(run: Run) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise MissingExtraError("--tensorboard", "track") from error
+        raise MissingExtraError("TensorBoard", "track") from error
     return SummaryWriter(str(run.folder / "tensorboard"))
 
 

@@ -31,7 +31,7 @@ def find_checkpoint(run: Run, say: Callable[[str], None]) -> int | None:
     if run.checkpoints.steps() or (run.folder / "model").exists():
         raise DataError(
             f"{run.folder}: has no usable checkpoint to resume from. Restore "
-            f"{run.checkpoints.folder}, or choose another --out to start from the beginning."
+            f"{run.checkpoints.folder}, or choose another run folder to start from the beginning."
         )
     run.metrics.write_bytes(b"")
     return None
@@ -56,8 +56,8 @@ def advice(tokens: int, train: TrainSettings, ranks: Ranks) -> str:
     if share * ranks.count != tokens:
         return f"Use a number of processes that divides {tokens:,}."
     if share % train.batch_tokens == 0:
-        return f"Resume with --set train.accumulate={share // train.batch_tokens}."
-    return f"Resume with --set train.batch_tokens={share} --set train.accumulate=1."
+        return f"Resume with train.accumulate={share // train.batch_tokens}."
+    return f"Resume with train.batch_tokens={share} and train.accumulate=1."
 
 
 def resumed_precision(

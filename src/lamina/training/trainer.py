@@ -263,7 +263,7 @@ class Trainer:
         first = self.step + 1 - max(0, in_a_row - 1)
         return DivergenceError(
             f"Training diverged at step {first}: {reason}; {where}. "
-            "Try a lower train.lr, a longer train.warmup or train.clip_norm."
+            "Lower train.lr, raise train.warmup or set train.clip_norm."
         )
 
     def _record_gradients(self) -> None:

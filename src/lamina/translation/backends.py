@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from lamina.search.sampling import Sampler
 
 Hypotheses = list[list[Hypothesis]]  # per source, best first
-NO_SHORTLIST_WITH_POINTER = "--shortlist: not supported for head `pointer`, which copies any token; omit it."
-NO_SHORTLIST_WITH_SAMPLING = "--shortlist applies only to beam search; omit it to sample."
+NO_SHORTLIST_WITH_POINTER = "A shortlist is not supported for head `pointer`, which copies any token; omit it."
+NO_SHORTLIST_WITH_SAMPLING = "A shortlist applies only to beam search; omit it to sample."
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ def choose_backend(
             return EngineBackend(make_engine(models, int8), shortlist), []
         except UnsupportedModule as reason:
             if int8:
-                raise UsageError(f"--int8 needs the CPU engine, which does not support {reason}.") from None
+                raise UsageError(f"int8 needs the CPU engine, which does not support {reason}.") from None
             return TorchBackend(models, shortlist), [
                 f"the CPU engine does not support {reason}; decoding with torch, which is slower."
             ]
     if int8:
-        raise UsageError("--int8 is only for decoding on a CPU.")
+        raise UsageError("int8 is only for decoding on a CPU.")
     return TorchBackend(models, shortlist), []
 
 

@@ -45,9 +45,9 @@ def load(
     folders = [fetch(each) for each in (run, *others)]
     exported = [folder for folder in folders if is_onnx_folder(folder)]
     if exported and shortlist is not None:
-        raise UsageError(f"{exported[0]}: is an ONNX export, whose vocabulary is fixed; omit --shortlist.")
+        raise UsageError(f"{exported[0]}: is an ONNX export, whose vocabulary is fixed; omit the shortlist.")
     if exported and checkpoint != "best":
-        raise UsageError(f"{exported[0]}: is an ONNX export, which has no other checkpoints; omit --checkpoint.")
+        raise UsageError(f"{exported[0]}: is an ONNX export, which has no other checkpoints; omit the checkpoint.")
     if exported:
         return load_onnx(exported[0], alone=not others, device=device, int8=int8)
     on_cpu = uses_cpu(device)
@@ -113,7 +113,7 @@ def load_onnx(folder: Path, alone: bool, device: str, int8: bool) -> Translator:
     if not alone:
         raise UsageError(f"{folder}: is an ONNX export, which cannot be part of an ensemble; use the run instead.")
     if device == "cuda":
-        raise UsageError(f"{folder}: is an ONNX export, which Lamina runs only on a CPU; omit --device.")
+        raise UsageError(f"{folder}: is an ONNX export, which Lamina runs only on a CPU; use device `cpu`.")
     if int8:
         raise UsageError(f"{folder}: is an ONNX export; to run it in 8 bits, export it with `lamina export --int8`.")
     backend = OnnxBackend(folder)

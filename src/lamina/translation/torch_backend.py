@@ -33,7 +33,7 @@ class TorchBackend:
         if shortlist is not None and any(isinstance(model.head, PointerHead) for model in models):
             raise UsageError(NO_SHORTLIST_WITH_POINTER)
         if shortlist is not None and any(isinstance(model.head, BiasedSoftmaxHead) for model in models):
-            raise UsageError("--shortlist: not supported for head `softmax` with a bias; omit it.")
+            raise UsageError("A shortlist is not supported for head `softmax` with a bias; omit it.")
         self.models, self.shortlist = models, shortlist
         self.model = models[0]
         self.device = self.model.head.weight_VD.device

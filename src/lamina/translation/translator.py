@@ -179,7 +179,7 @@ class Translator:
             raise DataError("There are more prefixes than lines to translate.")
 
     def encode(self, lines: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-        """Encode lines to ids, each ending with eos; also returns how many tokens of each line were truncated."""
+        """Encode lines to ids, each ending with eos; also return how many tokens of each line were truncated."""
         encoded = self.text.source.encode(lines)
         longest = self.text.source.longest or LONGEST
         sources = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in encoded]

@@ -138,7 +138,7 @@ def refusals(flags: dict[str, Any]) -> Iterator[str]:
         if name.startswith(("sf_", "ta_")) and name not in DEFAULTS.keys() | NEUTRAL.keys() | IDLE:
             yield f"unknown flag `{name}`."
     if flags["layer_wise_attention"] and flags["ta_source_embedding"] and not flags["transparent_attention"]:
-        yield "`ta_source_embedding` must come with `transparent_attention` where `layer_wise_attention` is set."
+        yield "`ta_source_embedding` requires `transparent_attention` if `layer_wise_attention` is set."
     if not flags["surfacefusion"]:
         return
     if flags["surfacefusion"] not in READERS:

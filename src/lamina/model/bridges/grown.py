@@ -22,7 +22,7 @@ class GrownBridgeSettings(BridgeSettings):
 
     type: Literal["grown"] = "grown"
     wiring: Literal["paper", "release"] = "paper"  # `release`: trained layers also read the normalised embedding
-    new_layers: PositiveInt | None = None  # number of new decoder layers; None is a quarter
+    new_layers: PositiveInt | None = None  # number of new decoder layers; None is a quarter of all
 
     grows_decoder: ClassVar[bool] = True
 

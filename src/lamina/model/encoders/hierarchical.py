@@ -34,7 +34,7 @@ class HierarchicalSettings(EncoderSettings):
 
     type: Literal["hierarchical"] = "hierarchical"
     layers: PositiveInt
-    document_layers: PositiveInt | None = None  # number of document-level layers; None is half
+    document_layers: PositiveInt | None = None  # number of document-level layers; None is half of all
 
     def split(self) -> tuple[int, int]:
         """Numbers of sentence-level and document-level layers."""

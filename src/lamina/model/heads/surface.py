@@ -49,7 +49,7 @@ class SurfaceSettings(HeadSettings):
     """`type: surface`. The defaults are those of the published command."""
 
     type: Literal["surface"] = "surface"
-    mode: Literal["hard", "soft", "postnorm"] = "hard"  # how the two sides are combined; `postnorm` is `soft`
+    mode: Literal["hard", "soft", "postnorm"] = "hard"  # how the two sides are combined; `postnorm` equals `soft`
     gate: Annotated[Share | Literal["learned"], BeforeValidator(share_or_learned)] = 0.8  # λ, for `hard`
     tau: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0  # scale of the source's logits, for `soft`
     renormalise: bool = False  # make the probabilities sum to 1, for `hard`

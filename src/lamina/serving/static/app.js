@@ -187,7 +187,7 @@ async function chooseWord(entry, button) {
 async function translateFile(file) {
   const formats = { txt: "text", md: "text", html: "html", htm: "html", srt: "srt", vtt: "vtt" };
   const format = formats[file.name.split(".").pop().toLowerCase()];
-  if (!format) return say("Unsupported file type: use .txt, .html, .srt or .vtt.", true);
+  if (!format) return say("Unsupported file type: use .txt, .md, .html, .srt or .vtt.", true);
   const text = await file.text();
   const body = { texts: [text], model: $("model").value, format };
   $("progress-area").hidden = false;
@@ -325,7 +325,7 @@ async function start() {
   } catch (error) {
     if (error.status === 401) {
       $("key-label").hidden = false;
-      return say("This server requires an API key.", true);
+      return say("This server requires a valid API key.", true);
     }
     say(`${error.message}`, true);
     if (error.status === 503) setTimeout(start, 2000);

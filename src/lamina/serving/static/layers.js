@@ -55,7 +55,7 @@ function layerWeights(sentence, word) {
   if (words) parts.push(table("Learned weights", names, weights.map((row, j) => [`decoder ${j + 1}`, row])));
   if (sentence.layer_weights.wiring) {
     const rows = sentence.layer_weights.wiring.map((row, layer) => [`layer ${layer + 1}`, row.map(Math.abs)]);
-    parts.push(table("Weights of the layers below, for each encoder layer (DLCL)", [], rows));
+    parts.push(table("Absolute weights of the layers below, for each encoder layer (DLCL)", [], rows));
   }
   return panel("Encoder layers", parts, "panel-weights");
 }
@@ -74,7 +74,7 @@ function gates(sentence, word, attended) {
     const rows = encoder.map((gate, layer) => [`layer ${layer + 1}`, [mean(gate.slice(...source.tokens))]]);
     parts.push(table(`Encoder, at “${source.text}”`, [], rows, bar));
   }
-  const told = element("p", "1 = the block's states, 0 = its context.", { className: "about" });
+  const told = element("p", "1 = attention to the states, 0 = attention to the context.", { className: "about" });
   return panel("MSC gates", [told, element("div", parts, { className: "sides" })], "panel-gates");
 }
 
