@@ -242,6 +242,7 @@ def test_keys_rates_prefixes_and_limits(models: dict[str, Path], tmp_path: Path)
         assert httpx.get(f"{url}/").status_code == 200
         assert httpx.get(url).status_code == 307
         assert 'texts=["A dog runs."]' in server.log.read_text()
+        assert 'texts=["A dog"]' in server.log.read_text()
         assert "key=ann" in server.log.read_text()
         assert "secret-key" not in server.log.read_text()
 

@@ -1,20 +1,31 @@
-"""Helpers of all routes: JSON responses, and detection of disconnected clients."""
+"""Helpers of all routes: JSON responses, logged texts, and detection of disconnected clients."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import Response
 
+from lamina.serving.messages import TranslateRequest
+from lamina.serving.options import ServeOptions
 from lamina.serving.service import SentenceJob, Service
+
+log = logging.getLogger("lamina.serve")
 
 
 def as_json(content: Any, status: int = 200) -> Response:
     """An answer in UTF-8."""
     return Response(json.dumps(content, ensure_ascii=False), status, media_type="application/json")
+
+
+def log_texts(options: ServeOptions, request: Request, asked: TranslateRequest) -> None:
+    """Only where the operator asked for it."""
+    if options.log_text:
+        log.info("id=%s texts=%s", request.scope["lamina.id"], json.dumps(asked.texts, ensure_ascii=False))
 
 
 async def disconnected(request: Request) -> None:

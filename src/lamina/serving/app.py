@@ -14,11 +14,11 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from lamina.serving.answers import as_json, finish_job
+from lamina.serving.answers import as_json, finish_job, log_texts
 from lamina.serving.guard import Receive, Scope, Send, error_answer
 from lamina.serving.libre import add_dialect
 from lamina.serving.messages import ErrorResponse, ModelsResponse, TranslateRequest, TranslateResponse
-from lamina.serving.options import LOOPBACK, ServeOptions
+from lamina.serving.options import LOOPBACK
 from lamina.serving.refusals import Refusal
 from lamina.serving.service import Service
 from lamina.version import __version__
@@ -213,9 +213,3 @@ def parse(body: bytes) -> TranslateRequest:
             raise Refusal(400, "invalid_json", "The body is not JSON in UTF-8.") from None
         place = ".".join(str(part)[:40] for part in first["loc"]) or "body"
         raise Refusal(422, "invalid", f"{place}: {first['msg']}.") from None
-
-
-def log_texts(options: ServeOptions, request: Request, asked: TranslateRequest) -> None:
-    """Only where the operator asked for it."""
-    if options.log_text:
-        log.info("id=%s texts=%s", request.scope["lamina.id"], json.dumps(asked.texts, ensure_ascii=False))

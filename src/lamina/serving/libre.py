@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from lamina.serving.answers import as_json, finish_job
+from lamina.serving.answers import as_json, finish_job, log_texts
 from lamina.serving.forms import Form, read_form
 from lamina.serving.languages import language_name
 from lamina.serving.messages import TranslateRequest
@@ -227,6 +227,7 @@ async def finish(
     service: Service, request: Request, asked: TranslateRequest, max_chars: int | None = None
 ) -> dict[str, Any]:
     """A whole answer; its sentences are given up if the client leaves."""
+    log_texts(service.options, request, asked)
     answer = await finish_job(service, service.submit(asked, max_chars), request)
     if answer is None:
         raise Refusal(499, "gone", "The client disconnected.")
