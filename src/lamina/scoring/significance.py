@@ -120,8 +120,7 @@ class SeedScores:
 def seeds_and_sentences(baseline: SeedScores, other: SeedScores, sentences: int) -> float:
     """p-value of a difference of means under variation of seeds and sentences, at least that of the seeds alone.
 
-    Without this bound, a few seeds that happen to agree would count as certain, and the many sentences as degrees of
-    freedom.
+    Without this bound, p would be too small if a few seeds happen to agree: the sentences add degrees of freedom.
     """
     resampled_S = other.resampled_SR.mean(axis=1) - baseline.resampled_SR.mean(axis=1)
     shared = max(0.0, float(resampled_S.var(ddof=1)) - baseline.interaction - other.interaction)
