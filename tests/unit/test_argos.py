@@ -52,6 +52,9 @@ def test_unsupported_models_are_rejected(tmp_path: Path) -> None:
     documents = pipeline().for_documents(True, None)
     write_model_folder(tmp_path / "documents", plain(documents), documents, "Made by a test.")
     save(small(), tmp_path / "words")
+    pieces = {f"subwords.{side}.model": learn_sentencepiece(LINES, 300) for side in ("source", "target")}
+    separate = make_pipeline("sentencepiece", ("en", "de"), False, pieces)
+    write_model_folder(tmp_path / "separate", plain(separate), separate, "Made by a test.")
     text = pipeline("source")
     write_model_folder(tmp_path / "codes", plain(text), text, "Made by a test.")
     out = tmp_path / "a.argosmodel"
@@ -72,6 +75,12 @@ def test_unsupported_models_are_rejected(tmp_path: Path) -> None:
         "",
         "lamina: Argos Translate does not support subwords `none` (only SentencePiece, one model for both languages). "
         "CTranslate2 does: `lamina export --to ctranslate2`.\n",
+    )
+    assert run_lamina("export", tmp_path / "separate", "--to", "argos", "--out", out) == (
+        2,
+        "",
+        "lamina: Argos Translate does not support separate vocabularies (only SentencePiece, one model for both "
+        "languages). CTranslate2 does: `lamina export --to ctranslate2`.\n",
     )
     assert run_lamina("export", tmp_path / "codes", "--to", "argos", "--out", out) == (
         2,

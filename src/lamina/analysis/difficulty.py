@@ -24,7 +24,7 @@ READING = (
     "A sentence's difficulty is the mean plus the standard deviation of its loss over a run's last checkpoints (Wei "
     "et al. 2020, Eqs. 14–15; the loss is summed over target tokens including eos, without smoothing). The test set "
     "is split into four equal parts from simple to challenging. The paper's claim (Figure 3): on simple sentences "
-    "all models are nearly equal, and the harder the sentences, the more deep MSC gains."
+    "all models are nearly equal, and the harder the sentences, the more a deep MSC model gains."
 )
 
 

@@ -45,7 +45,7 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None) -> None:
         parts.append(section("Recipes", *recipes))
     if missing:
         parts.append(section("Not included", *(paragraph(line, "soft") for line in missing)))
-    write_file(path, page(f"Report of {listed(names)}", parts))
+    write_file(path, page(f"Report on {listed(names)}", parts))
 
 
 def test_sections(names: Sequence[str], runs: Sequence[Path], test: Test) -> Iterator[str]:

@@ -20,7 +20,8 @@ def export(
 ) -> None:
     """Export a model for another engine.
 
-    ONNX supports every system. If a format does not support a model, the error names the part and a format that does.
+    ONNX supports every system. If a format does not support a part of a model, the error names the part and a format
+    that does.
 
     [bold]Examples[/bold]
 

@@ -78,7 +78,7 @@ def prepare(
     ] = False,
     pretokenized: Annotated[bool, typer.Option("--pretokenized", help="The text is already tokenised (bpe).")] = False,
     lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Lowercase all text in the subword model (sentencepiece).")
+        bool, typer.Option("--lowercase", help="Let the subword model lowercase all text (sentencepiece).")
     ] = False,
     text_from: Annotated[
         Path | None,

@@ -70,9 +70,10 @@ def export_argos(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = Fal
     sentences = ["`prepare --sentences` (it translates sentences separately)"] if text.source.sentences else []
     refuse("Argos Translate", [*find_misfits(model.config), *sentences])
     if PIECES not in text.files or text.source.tokeniser is not None:
+        found = "separate vocabularies" if text.kind == "sentencepiece" else f"subwords `{text.kind}`"
         raise UsageError(
-            f"Argos Translate does not support subwords `{text.kind}` (only SentencePiece, one model for both "
-            "languages). CTranslate2 does: `lamina export --to ctranslate2`."
+            f"Argos Translate does not support {found} (only SentencePiece, one model for both languages). "
+            "CTranslate2 does: `lamina export --to ctranslate2`."
         )
     codes = (text.source.language, text.target.language)
     for code in codes:
