@@ -1,10 +1,10 @@
 #!/bin/bash
-# Every figure of results/tasks: prepares, trains and scores all systems with the shipped recipes, seed 1, one thread each.
+# The main figures of results/tasks: prepares, trains and scores all systems with the shipped recipes, seed 1, one thread each.
 #
 #   results/tasks/reproduce.sh CORPORA [aeslc|ua-gec|jfleg …]
 #
 # CORPORA has the files of docs/corpora/{aeslc,ua-gec,jfleg}.md in folders of those names, and for JFLEG's clean text also
-# multi30k/train.en and enja/train.en. Works in the current folder; rerun the same command to resume.
+# multi30k/train.en.gz and enja/train.en.gz. Works in the current folder; rerun the same command to resume.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")") corpora=$(realpath "$1"); shift
 train() { lamina train "$@" --threads 1; }
