@@ -131,7 +131,7 @@ def bench_serve(
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Repetitions; the median is reported.")] = 3,
     int8: Int8 = False,
 ) -> None:
-    """Measure the server over loopback, compared with the same model in one process.
+    """Measure the server over loopback, compared with in-process calls to the same model.
 
     Reports latency and tokens per second by number of clients, and the latency of short requests while a document is
     translated.

@@ -16,7 +16,7 @@ from lamina.errors import UsageError
 
 def distill(
     teachers: Annotated[list[Path], typer.Argument(metavar="TEACHER", help="Run or model; several form an ensemble.")],
-    student: Annotated[Path, typer.Option("--student", help="Recipe of the student: file, shipped name or system.")],
+    student: Annotated[Path, typer.Option("--student", help="Recipe of the student: file, shipped recipe or system.")],
     source: Annotated[list[Path], typer.Option("--source", help="Text for the teacher to translate; repeatable.")],
     valid: Annotated[tuple[Path, Path], typer.Option("--valid", metavar="SRC TGT", help="Validation pairs.")],
     out: Annotated[Path, typer.Option("--out", help="Run folder of the student.")],

@@ -73,7 +73,7 @@ def translate(
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option("--top-p", min=0.0, max=1.0, help="With --sample: nucleus sampling with this probability mass."),
+        typer.Option("--top-p", max=1.0, help="With --sample: nucleus sampling with this probability mass (above 0)."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, max=2**63 - 1, help="With --sample: random seed.", show_default="1")
@@ -136,7 +136,9 @@ def translate(
     if (alignments or attention) and form != "jsonl":
         raise UsageError("--alignments and --attention need --format jsonl.")
     if format_in is not None and (form != "text" or prefix is not None or shallow is not None):
-        raise UsageError("--format-in writes a document in the same format; omit --format, --prefix and --shallow.")
+        raise UsageError(
+            "--format-in writes a document in the format of its input; omit --format, --prefix and --shallow."
+        )
     if shallow is not None and (sample or prefix or alignments or attention):
         raise UsageError(
             "--shallow works only with plain beam search: omit --sample, --prefix, --attention and --alignments."

@@ -46,9 +46,9 @@ def run_server(options: ServeOptions) -> None:
     set_up_logging()
     if options.host not in LOOPBACK:
         log.warning(
-            "listening on %s: anyone who can reach this machine can use the server%s. Put a TLS proxy in front of it.",
+            "listening on %s: anyone who can reach this machine can %s. Put a TLS proxy in front of it.",
             options.host,
-            "" if keys else " without a key (--api-keys)",
+            "connect to the server" if keys else "use the server without a key (--api-keys)",
         )
     with listener, asyncio.Runner(loop_factory=loop_factory()) as runner:
         failure = runner.run(serve(options, keys, listener))

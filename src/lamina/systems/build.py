@@ -27,8 +27,8 @@ def resolve(
     sizes = vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
     if len(sizes) != 2 or not all(isinstance(entries, int) and entries > len(SPECIALS) for entries in sizes):
         raise UsageError(
-            f"vocab_size must be a whole number above {len(SPECIALS)}, or a (source, target) tuple of two, "
-            f"but is {vocab_size!r} instead."
+            f"vocab_size must be a whole number above {len(SPECIALS)}, or a (source, target) tuple of two such "
+            f"numbers, but is {vocab_size!r} instead."
         )
     source, target = sizes
     chosen = settings(system, size, overrides)

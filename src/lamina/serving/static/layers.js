@@ -66,7 +66,7 @@ function gates(sentence, word, attended) {
   const parts = [];
   const { decoder, encoder } = sentence.gates;
   if (decoder) {
-    const rows = decoder.map((gate, layer) => [`block ${layer + 1}`, [mean(gate.slice(first, last))]]);
+    const rows = decoder.map((gate, layer) => [`layer ${layer + 1}`, [mean(gate.slice(first, last))]]);
     parts.push(table("Decoder", [], rows, bar));
   }
   const source = sentence.source_words[attended];
