@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 import pytest
+import submitit  # noqa: F401  its import closes all logging handlers, which must not have a captured stream by then
 import torch
 
 import lamina
