@@ -38,10 +38,14 @@ def test_missing_words_are_marked() -> None:
 
 
 def test_only_comparable_training_losses_share_a_chart() -> None:
-    plain, hard = (
-        Records(Path("plain"), []),
-        Records(Path("hard"), [{"kind": "valid", "step": 1, "normalised_nll": 2.0}]),
+    plain, hard, new = (
+        Records(Path("plain"), [{"kind": "valid", "step": 1, "nll": 2.0}]),
+        Records(Path("hard"), [{"kind": "valid", "step": 1, "nll": 2.5, "normalised_nll": 2.0}]),
+        Records(Path("new"), [{"kind": "train", "step": 1, "nll": 3.0}]),
     )
-    assert list(comparable({"plain": plain, "hard": hard})) == ["plain"]
-    assert "hard not shown" in training_caption({"plain": plain, "hard": hard})
-    assert list(comparable({"hard": hard})) == ["hard"]
+    runs = {"plain": plain, "hard": hard, "new": new}
+    assert list(comparable(runs)) == ["plain"]
+    caption = training_caption(runs)
+    assert "hard not shown: not normalised in training" in caption
+    assert "new not shown: not validated yet" in caption
+    assert list(comparable({"hard": hard, "new": new})) == ["hard", "new"]

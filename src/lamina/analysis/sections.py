@@ -115,15 +115,21 @@ def curve_section(records: Mapping[str, Records]) -> str:
 def training_caption(records: Mapping[str, Records]) -> str:
     """Caption that names the runs whose training loss is not comparable."""
     caption = "Cross-entropy on training pairs, without smoothing."
-    left_out = [name for name in records if name not in comparable(records)]
-    if left_out:
-        caption += f" {', '.join(left_out)} not shown: not normalised in training, so not comparable; see validation."
+    left_out = {name: each for name, each in records.items() if name not in comparable(records)}
+    if unvalidated := [name for name, each in left_out.items() if not each.curve("valid", "nll")]:
+        caption += f" {', '.join(unvalidated)} not shown: not validated yet, so perhaps not comparable."
+    if unlike := [name for name in left_out if name not in unvalidated]:
+        caption += f" {', '.join(unlike)} not shown: not normalised in training, so not comparable; see validation."
     return caption
 
 
 def comparable(records: Mapping[str, Records]) -> Mapping[str, Records]:
-    """Runs with comparable training losses: those with a normalised head, or all if none has one."""
-    normalised = {name: each for name, each in records.items() if not each.curve("valid", "normalised_nll")}
+    """Runs with comparable training losses: those whose head is normalised, as validation shows, or all if none is."""
+    normalised = {
+        name: each
+        for name, each in records.items()
+        if each.curve("valid", "nll") and not each.curve("valid", "normalised_nll")
+    }
     return normalised or records
 
 
@@ -132,12 +138,13 @@ def curve(records: Mapping[str, Records], kind: str, key: str, title: str, capti
     series = [
         Series(name, each.curve(kind, f"normalised_{key}") or each.curve(kind, key)) for name, each in records.items()
     ]
-    points = [point for each in series for point in each.points]
-    if not points:
+    series = [each for each in series if each.points]
+    if not series:
         return ""
+    points = [point for each in series for point in each.points]
     x = Axis.over("training step", [step for step, _ in points], zero=True)
     y = Axis.over(LOSS if key == "nll" else "BLEU", [value for _, value in points], log=key == "nll")
     choose = min if key == "nll" else max
-    best = choose((choose(value for _, value in each.points), each.name) for each in series if each.points)
+    best = choose((choose(value for _, value in each.points), each.name) for each in series)
     drawn = line_chart(series, x, y, title=f"{title}: {best[1]} reaches {best[0]:.3g}")
     return figure(drawn, caption)

@@ -88,8 +88,9 @@ class Run:
             raise DataError(f"{self.folder}: has no records yet.")
         points = [point for each in series for point in each.points]
         x = Axis.over("training step", [step for step, _ in points], zero=True)
-        unit = "nats per token, not normalised" if records.curve("valid", "normalised_nll") else "nats per token"
-        y = Axis.over(f"cross-entropy ({unit})", [value for _, value in points], log=True)
+        unnormalised = bool(records.curve("valid", "normalised_nll"))
+        label = "unnormalised nats per token" if unnormalised else "cross-entropy (nats per token)"
+        y = Axis.over(label, [value for _, value in points], log=True)
         lowest = min(value for _, value in series[-1].points)
         title = f"Training of {self.folder.name}: {series[-1].name} reaches {lowest:.3g}"
         return Figure(line_chart(series, x, y, title=title), title)
