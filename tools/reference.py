@@ -25,6 +25,7 @@ FIRST = ["prepare", "train", "load", "evaluate", "compare", "build", "save", "lo
 MORE = [  # not exported by the package
     "lamina.recipe.options.TrainOptions",
     "lamina.recipe.options.SearchOptions",
+    "lamina.scoring.evaluation.DecodingOptions",
     "lamina.recipe.decode.SearchSettings",
     "lamina.search.sampling.SamplingSettings",
     "lamina.model.seq2seq.Seq2Seq",

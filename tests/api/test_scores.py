@@ -24,8 +24,13 @@ def test_compare_loads_every_run_with_the_same_options(workplace: Path, monkeypa
     monkeypatch.setattr(evaluation, "load", load)
     runs, test = [workplace / "runs" / "first", workplace / "runs" / "second"], [("A dog runs.", "Ein Hund rennt.")]
     lamina.compare(runs, test, checkpoint="last", int8=True, shortlist="list", samples=2, progress=False)
-    options = {"checkpoint": "last", "device": "auto", "threads": None, "int8": True, "shortlist": "list"}
+    options = {"checkpoint": "last", "int8": True, "shortlist": "list"}
     assert opened == [("first", options), ("second", options)]
+
+
+def test_an_unknown_option_gets_a_suggestion(workplace: Path) -> None:
+    with pytest.raises(lamina.errors.UsageError, match="Did you mean `beam`"):
+        lamina.evaluate(workplace / "runs" / "first", [("A dog.", "Ein Hund.")], beem=2, progress=False)  # type: ignore[call-arg]
 
 
 def test_a_study_averages_again_only_if_checkpoints_change(workplace: Path, tmp_path: Path) -> None:

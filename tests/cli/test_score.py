@@ -133,7 +133,7 @@ def test_compare_needs_two_outputs(folder: Path) -> None:
     assert result.stderr.startswith(f"lamina: Only {folder / 'hyp'} was given. Give the baseline first")
 
 
-@pytest.mark.parametrize("option", ["--output out", "--int8", "--shortlist list", "--beam 3"])
+@pytest.mark.parametrize("option", ["--output out", "--int8", "--shortlist list", "--beam 3", "--checkpoint last"])
 def test_decoding_options_need_runs(option: str, folder: Path) -> None:
     files = "--ref", folder / "ref", "--hyp", folder / "hyp", "--hyp", folder / "ref"
     result = run("compare", *files, *option.split())

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
 
     from lamina.base.files import StrPath
     from lamina.base.progress import Progress
-    from lamina.recipe.options import SearchOptions
     from lamina.scoring.compare import Comparison
-    from lamina.scoring.evaluation import Scores, TestSet
+    from lamina.scoring.evaluation import DecodingOptions, Scores, TestSet
     from lamina.translation import Translator
 
 
@@ -25,20 +24,16 @@ def evaluate(
     baseline: str | None = None,
     lowercase: bool = False,
     tokenize: str | None = None,
-    checkpoint: str | int = "best",
-    int8: bool = False,
-    shortlist: StrPath | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    threads: int | None = None,
     progress: bool | Progress | None = None,
-    **search: Unpack[SearchOptions],
+    **decoding: Unpack[DecodingOptions],
 ) -> Scores:
     """Translate a test set and score it, like `lamina eval`.
 
     `run` is a run, a model folder or the result of `lamina.load`; None with `baseline="copy"` or `"lead-3"` scores a
     trivial system. `test` is two files `(source, target)`, a `.tsv` or `.jsonl` file, or any iterable of pairs.
-    `search` takes `beam`, `lenpen` and the other search options; the defaults are the run's. The other arguments are
-    the options of `lamina eval`; `progress` is as in `lamina.prepare`.
+    `decoding` takes `checkpoint`, `device` and the other arguments of `lamina.load`, and search options such as `beam`
+    and `lenpen`, whose defaults are the run's. The other arguments are the options of `lamina eval`; `progress` is as
+    in `lamina.prepare`.
 
     Example:
         >>> scores = lamina.evaluate("runs/first", ("test.en", "test.de"), beam=2)
@@ -52,7 +47,7 @@ def evaluate(
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
-    from lamina.scoring.evaluation import Loading, open_test_set, run_on_test, score_output
+    from lamina.scoring.evaluation import open_test_set, run_on_test, score_output
     from lamina.scoring.metrics import names_to_compare
 
     if (run is None) == (baseline is None):
@@ -61,9 +56,8 @@ def evaluate(
     sources, gold = open_test_set(test, references, lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
     if run is None:
         return score_output(run_baseline(str(baseline), sources), names, gold)
-    loading = Loading(checkpoint, device, threads, int8, shortlist)
     with show_progress(progress) as shown:
-        lines, gold = run_on_test(run, loading, sources, gold, dict(search), shown)
+        lines, gold = run_on_test(run, decoding, sources, gold, shown)
     return score_output(lines, names, gold)
 
 
@@ -79,13 +73,8 @@ def compare(
     significance: Literal["bootstrap", "randomisation", "both"] = "bootstrap",
     samples: int | None = None,
     seed: int = 1,
-    checkpoint: str | int = "best",
-    int8: bool = False,
-    shortlist: StrPath | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    threads: int | None = None,
     progress: bool | Progress | None = None,
-    **search: Unpack[SearchOptions],
+    **decoding: Unpack[DecodingOptions],
 ) -> Comparison:
     """Compare runs on a test set, like `lamina compare`: scores with 95% intervals, differences and p-values.
 
@@ -105,7 +94,7 @@ def compare(
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
     from lamina.scoring.compare import Comparison, compare_outputs
-    from lamina.scoring.evaluation import Loading, name_runs, open_test_set, run_on_test
+    from lamina.scoring.evaluation import name_runs, open_test_set, run_on_test
     from lamina.scoring.metrics import names_to_compare
 
     systems = [*baselines, *name_runs(runs)]
@@ -115,10 +104,9 @@ def compare(
     names = names_to_compare([metrics] if isinstance(metrics, str) else metrics)
     sources, gold = open_test_set(test, references, lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
     outputs = [run_baseline(name, sources) for name in baselines]
-    loading = Loading(checkpoint, device, threads, int8, shortlist)
     with show_progress(progress) as shown:
         for run in runs:
-            lines, gold = run_on_test(run, loading, sources, gold, dict(search), shown)
+            lines, gold = run_on_test(run, decoding, sources, gold, shown)
             outputs.append(lines)
     rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
     return Comparison(rows, significance, dict(zip(systems, outputs, strict=True)))

@@ -11,31 +11,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from lamina.cli.evaluate import warn_if_tokenised
-from lamina.cli.options import (
-    AsJson,
-    Checkpoint,
-    Device,
-    Int8,
-    Lowercase,
-    Metrics,
-    ShortlistFolder,
-    Sources,
-    Threads,
-    Tokenize,
-    flag,
-    with_search_options,
-)
+from lamina.cli.options import AsJson, Lowercase, Metrics, Sources, Tokenize, given_options, with_decoding_options
 from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import UsageError
 
 
-@with_search_options
+@with_decoding_options
 def compare(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUN", help="Runs or models; the first is the baseline.")
     ] = None,
     *,
-    search: dict[str, Any],
     test: Annotated[
         tuple[Path, Path] | None, typer.Option("--test", metavar="SRC TGT", help="Test set for the runs.")
     ] = None,
@@ -71,12 +57,8 @@ def compare(
         Path | None, typer.Option("--output", metavar="DIR", help="Also write each run's translations to this folder.")
     ] = None,
     force: Force = False,
-    checkpoint: Checkpoint = "best",
-    int8: Int8 = False,
-    shortlist: ShortlistFolder = None,
-    device: Device = "auto",
-    threads: Threads = None,
     as_json: AsJson = False,
+    decoding: dict[str, Any],
 ) -> None:
     """Compare systems: scores with 95% confidence intervals, differences from the baseline and p-values.
 
@@ -110,23 +92,16 @@ def compare(
                 significance=significance,
                 samples=samples,
                 seed=seed,
-                checkpoint=checkpoint,
-                int8=int8,
-                shortlist=shortlist,
-                device=device,
-                threads=threads,
                 progress=progress,
-                **search,
+                **decoding,
             )
         warn_if_tokenised(test[1], [row.metric for row in comparison])
         write_outputs(files, comparison.translations)
     else:
         if not hypotheses or not references:
             raise UsageError("Give --ref and at least two --hyp, or at least two runs and --test SRC TGT.")
-        decoding = {**search, "output": output, "int8": int8 or None, "shortlist": shortlist}
-        for name, value in decoding.items():
-            if value is not None:
-                raise UsageError(f"{flag(name)} is for the translations of runs; it cannot be used with --hyp.")
+        if given := given_options({**decoding, "output": output}):
+            raise UsageError(f"{given[0]} is for the translations of runs; it cannot be used with --hyp.")
         names, systems = names_to_compare(metrics or []), [str(path) for path in hypotheses]
         if len(systems) < 2:
             raise UsageError(

@@ -10,24 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from lamina.cli.options import (
-    AsJson,
-    Checkpoint,
-    Device,
-    Int8,
-    Lowercase,
-    Metrics,
-    ShortlistFolder,
-    Threads,
-    Tokenize,
-    flag,
-    with_search_options,
-)
+from lamina.cli.options import AsJson, Lowercase, Metrics, Tokenize, given_options, with_decoding_options
 from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import UsageError
 
 
-@with_search_options
+@with_decoding_options
 def evaluate(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="Run or model.")] = None,
     *,
@@ -35,7 +23,6 @@ def evaluate(
         tuple[Path, Path],
         typer.Option("--test", metavar="SRC TGT", help="Test set: two parallel files. For m2, TGT is the .m2 file."),
     ],
-    search: dict[str, Any],
     references: Annotated[
         list[Path] | None, typer.Option("--ref", help="Additional reference file; repeatable.")
     ] = None,
@@ -48,12 +35,8 @@ def evaluate(
     tokenize: Tokenize = None,
     output: Annotated[Path | None, typer.Option("--output", help="Also write the translations to this file.")] = None,
     force: Force = False,
-    checkpoint: Checkpoint = "best",
-    int8: Int8 = False,
-    shortlist: ShortlistFolder = None,
     as_json: AsJson = False,
-    device: Device = "auto",
-    threads: Threads = None,
+    decoding: dict[str, Any],
 ) -> None:
     """Translate a test set and score it; every score comes with its signature.
 
@@ -68,10 +51,8 @@ def evaluate(
     from lamina.api.scores import evaluate as evaluate_run
     from lamina.cli.progress import show_progress
 
-    decoding = {**search, "int8": int8 or None, "shortlist": shortlist}
-    idle = [name for name, value in decoding.items() if value is not None]
-    if run is None and idle:
-        raise UsageError(f"{flag(idle[0])} requires RUN.")
+    if run is None and (given := given_options(decoding)):
+        raise UsageError(f"{given[0]} requires RUN.")
     check_output(output, test, force)
     with show_progress() as progress:
         scores = evaluate_run(
@@ -82,13 +63,8 @@ def evaluate(
             baseline=baseline,
             lowercase=lowercase,
             tokenize=tokenize,
-            checkpoint=checkpoint,
-            int8=int8,
-            shortlist=shortlist,
-            device=device,
-            threads=threads,
             progress=progress,
-            **search,
+            **decoding,
         )
     warn_if_tokenised(test[1], [score.name for score in scores])
     if output is not None:

@@ -55,22 +55,42 @@ ClusterOptions = Annotated[
 Command = Callable[..., None]
 
 
+LOADING: dict[str, tuple[Any, Any]] = {  # annotation and default
+    "checkpoint": (Checkpoint, "best"),
+    "int8": (Int8, False),
+    "shortlist": (ShortlistFolder, None),
+    "device": (Device, "auto"),
+    "threads": (Threads, None),
+}
+
+
 def with_search_options(command: Command) -> Command:
     """Replace a command's `search` parameter with one option per search setting; it receives their values as a dict."""
-    names = list(SearchSettings.model_fields)
+    return _expand(command, "search", _search_options())
+
+
+def with_decoding_options(command: Command) -> Command:
+    """Replace a command's `decoding` parameter with the search options and those of loading a run."""
+    loading = [_keyword(name, annotation, default) for name, (annotation, default) in LOADING.items()]
+    return _expand(command, "decoding", [*_search_options(), *loading])
+
+
+def given_options(decoding: dict[str, Any]) -> list[str]:
+    """Flags of the decoding options that do not have their defaults."""
+    return [flag(name) for name, value in decoding.items() if value != LOADING.get(name, (None, None))[1]]
+
+
+def _expand(command: Command, placeholder: str, options: list[inspect.Parameter]) -> Command:
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if parameter.name == "search":
-            parameters += [_option(name, field) for name, field in SearchSettings.model_fields.items()]
-        else:
-            parameters.append(parameter)
+        parameters += options if parameter.name == placeholder else [parameter]
 
     @functools.wraps(command)
     def with_options(**arguments: Any) -> None:
-        search = {name: arguments.pop(name) for name in names}
-        if search["diversity"] is not None and search["diverse_groups"] is None:
+        values = {option.name: arguments.pop(option.name) for option in options}
+        if values["diversity"] is not None and values["diverse_groups"] is None:
             raise UsageError("--diversity requires --diverse-groups.")
-        command(search=search, **arguments)
+        command(**{placeholder: values}, **arguments)
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     with_options.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
@@ -83,7 +103,15 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _option(name: str, field: FieldInfo) -> inspect.Parameter:
+def _search_options() -> list[inspect.Parameter]:
+    return [_search_option(name, field) for name, field in SearchSettings.model_fields.items()]
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _search_option(name: str, field: FieldInfo) -> inspect.Parameter:
     bounds = {type(each).__name__: each for each in field.metadata}
     minimum, maximum = getattr(bounds.get("Ge"), "ge", None), getattr(bounds.get("Le"), "le", None)
     kind: Any = field.annotation
@@ -100,6 +128,4 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
         metavar=metavar,
         show_default=f"the run's, else {default}",
     )
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
-    )
+    return _keyword(name, Annotated[kind | None, option], None)

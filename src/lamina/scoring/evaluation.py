@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, TypedDict, overload
 
 from lamina.base.files import StrPath
 from lamina.base.progress import Progress
@@ -14,6 +14,7 @@ from lamina.corpus.records import are_two_paths, is_path
 from lamina.corpus.sources import read_pairs
 from lamina.figures.tables import html_table
 from lamina.recipe.decode import SearchSettings
+from lamina.recipe.options import SearchOptions
 from lamina.scoring.files import read_test_set
 from lamina.scoring.metrics import build_metrics
 from lamina.scoring.protocol import Gold, Score, score
@@ -73,28 +74,18 @@ def open_test_set(
     return sources, Gold(gold, sources, lowercase, ["test", *map(str, more)], None, tokenize)
 
 
-@dataclass(frozen=True)
-class Loading:
-    """Options for loading a run."""
+class LoadingOptions(TypedDict, total=False):
+    """How a run is loaded: arguments of `lamina.load`."""
 
-    checkpoint: str | int = "best"
-    device: str = "auto"
-    threads: int | None = None
-    int8: bool = False
-    shortlist: StrPath | None = None
+    checkpoint: str | int
+    int8: bool
+    shortlist: StrPath | None
+    device: Literal["auto", "cpu", "cuda"]
+    threads: int | None
 
-    def open(self, run: StrPath | Translator) -> Translator:
-        """Load a run's translator; a `Translator` is returned unchanged."""
-        if isinstance(run, Translator):
-            return run
-        return load(
-            run,
-            checkpoint=self.checkpoint,
-            device=self.device,
-            threads=self.threads,
-            int8=self.int8,
-            shortlist=self.shortlist,
-        )
+
+class DecodingOptions(LoadingOptions, SearchOptions, total=False):
+    """How a run is loaded and searched with: arguments of `lamina.load`, and search options."""
 
 
 def translate_all(
@@ -110,16 +101,13 @@ def translate_all(
 
 
 def run_on_test(
-    run: StrPath | Translator,
-    loading: Loading,
-    sources: Sequence[str],
-    gold: Gold,
-    search: dict[str, Any],
-    progress: Progress,
+    run: StrPath | Translator, decoding: DecodingOptions, sources: Sequence[str], gold: Gold, progress: Progress
 ) -> tuple[list[str], Gold]:
     """Translate a test set with a run; also return the gold with the run's target language."""
+    search: dict[str, Any] = {**decoding}
+    loading = {name: search.pop(name) for name in LoadingOptions.__annotations__ if name in search}
     progress(f"loading {name_of(run)}", 0, None)
-    translator = loading.open(run)
+    translator = run if isinstance(run, Translator) else load(run, **loading)
     progress(f"loading {name_of(run)}", 1, 1)
     settings = translator.settings.with_options(**search)
     lines = translate_all(translator, name_of(run), sources, settings, progress)
