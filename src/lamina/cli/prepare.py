@@ -130,7 +130,7 @@ def prepare(
         raise UsageError("--annotator requires --train-m2, --valid-m2 or --test-m2.")
     has_test = test or test_pairs or test_m2
     with show_progress(quiet) as progress:
-        prepare_data(
+        data = prepare_data(
             choose_pairs("train", train, train_pairs, train_m2, annotator),
             choose_pairs("valid", valid, valid_pairs, valid_m2, annotator),
             out,
@@ -157,7 +157,10 @@ def prepare(
     if not quiet:
         print((out / "report.md").read_text(encoding="utf-8"))
         print(f"Prepared: {out}")
-    say_next("lamina", "train", "surface-fusion", "--data", out, "--out", "runs/first", quiet=quiet)
+    source, target = data.meta["plan"]["languages"]
+    copies = (train_m2 is not None or source == target) and not separate_vocab
+    system = "pointer-generator" if copies else "surface-fusion"
+    say_next("lamina", "train", system, "--data", out, "--out", "runs/first", quiet=quiet)
 
 
 def choose_pairs(
