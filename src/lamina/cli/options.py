@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from lamina.errors import UsageError
 from lamina.recipe.decode import SearchSettings
+from lamina.scoring.metrics import METRICS
 
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Device to run on.")]
 Threads = Annotated[
@@ -33,7 +34,7 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="bleu, chrf, ter, multi-bleu, rouge (or rouge-1, -2, -l), gleu or m2; repeatable, or comma-separated.",
+        help=f"{', '.join(METRICS)}; repeatable, or comma-separated.",
         show_default="bleu,chrf",
     ),
 ]

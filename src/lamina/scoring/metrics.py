@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from lamina.errors import UsageError
 from lamina.names import nearest
-from lamina.scoring.gleu import Gleu
-from lamina.scoring.m2 import MaxMatch
-from lamina.scoring.multi_bleu import MultiBleu
-from lamina.scoring.protocol import Gold, Metric
-from lamina.scoring.rouge import Rouge, RougeLongest, RougeOne, RougeTwo
-from lamina.scoring.sacre import Bleu, Chrf, Ter
 
-METRICS: dict[str, Callable[[Gold], Metric]] = {
-    "bleu": Bleu,
-    "chrf": Chrf,
-    "ter": Ter,
-    "multi-bleu": MultiBleu,
-    "rouge": Rouge,
-    "rouge-1": RougeOne,
-    "rouge-2": RougeTwo,
-    "rouge-l": RougeLongest,
-    "gleu": Gleu,
-    "m2": MaxMatch,
+if TYPE_CHECKING:
+    from lamina.scoring.protocol import Gold, Metric
+
+METRICS = {  # module and class, imported on use: the command line lists the names without loading numpy and sacreBLEU
+    "bleu": "sacre.Bleu",
+    "chrf": "sacre.Chrf",
+    "ter": "sacre.Ter",
+    "multi-bleu": "multi_bleu.MultiBleu",
+    "rouge": "rouge.Rouge",
+    "rouge-1": "rouge.RougeOne",
+    "rouge-2": "rouge.RougeTwo",
+    "rouge-l": "rouge.RougeLongest",
+    "gleu": "gleu.Gleu",
+    "m2": "m2.MaxMatch",
 }
 DEFAULT_METRICS = ("bleu", "chrf")
 
@@ -48,4 +47,10 @@ def names_to_compare(names: Sequence[str]) -> list[str]:
 
 def build_metrics(names: Sequence[str], gold: Gold) -> list[Metric]:
     """Build metrics by name for scoring against `gold`."""
-    return [METRICS[name](gold) for name in check_names(names)]
+    return [find_metric(name)(gold) for name in check_names(names)]
+
+
+def find_metric(name: str) -> Callable[[Gold], Metric]:
+    """Import the class of a metric."""
+    module, _, metric = METRICS[name].partition(".")
+    return getattr(import_module(f"lamina.scoring.{module}"), metric)
