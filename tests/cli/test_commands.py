@@ -65,7 +65,7 @@ def test_one_system_as_text() -> None:
 def test_errors_are_one_line_and_an_exit_code() -> None:
     result = run("systems", "mcs-72")
     assert (result.returncode, result.stdout) == (2, "")
-    expected = "lamina: Unknown system `mcs-72`. Did you mean `msc-72`? `lamina systems` lists them.\n"
+    expected = "lamina: Unknown system `mcs-72`. Did you mean `msc-72`? `lamina systems` lists all systems.\n"
     assert result.stderr == expected
     debug = run("systems", "mcs-72", "--debug")
     assert "Traceback" in debug.stderr

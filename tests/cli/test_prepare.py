@@ -182,7 +182,7 @@ def test_usage_errors(tmp_path: Path) -> None:
     neither = run("prepare", "--out", tmp_path / "data")
     assert (
         neither.returncode,
-        "Give one of --train SRC TGT, --train-pairs FILE or --train-m2 FILE." in neither.stderr,
+        "Give exactly one of --train SRC TGT, --train-pairs FILE or --train-m2 FILE." in neither.stderr,
     ) == (2, True)
     unknown = run(*arguments(tmp_path), "--no-filter", "duplicates")
     assert "Unknown filter `duplicates`. Did you mean `duplicate`?" in unknown.stderr

@@ -15,7 +15,7 @@ from lamina.store.model_folder import load_model_folder
 from support import Finished, run_lamina
 
 NAME = "multi30k-en-de-msc"
-HINT = "Did you mean `multi30k-en-de-msc`? `lamina recipes` lists them."
+HINT = "Did you mean `multi30k-en-de-msc`? `lamina recipes` lists all recipes."
 SYSTEMS_HINT = "Did you mean `multi30k-en-de-msc`? `lamina systems` and `lamina recipes` list them."
 VOCABULARY = 500  # entries of the demo data
 CPU = [name for name in shipped_names() if shipped_recipe(name).head["Runs on"] == "CPU"]
@@ -116,7 +116,7 @@ def test_an_error_in_a_shipped_recipe_has_its_line_number(data: Path, tmp_path: 
         + 1
     )
     assert result.returncode == 2
-    assert f"{NAME}.yaml:{line}  model.encoder" in result.stderr
+    assert f"{NAME}.yaml:{line}: model.encoder" in result.stderr
 
 
 @pytest.mark.slow

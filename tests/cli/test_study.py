@@ -93,7 +93,7 @@ def test_a_killed_study_resumes(study: Path, tmp_path: Path) -> None:
         ("baseline: plain", "baseline: plan", "{study}: baseline: must be one of plain, fused, but is `plan` instead."),
         ("name: small", "", "{study}: name: is required."),
         ("test: [", "references: [a]\ntest: {a: [a, b], b: [a, b]} #", "{study}: references: need a single test set"),
-        ("name: small", "name: [", "{study}: not YAML"),
+        ("name: small", "name: [", "{study}:3: not YAML: expected"),
     ],
 )
 def test_errors(old: str, new: str, message: str, study: Path) -> None:

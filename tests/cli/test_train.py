@@ -267,7 +267,7 @@ def test_fine_tuning_starts_from_another_model(data: Path, straight: Path, tmp_p
     [
         (["--data", "nowhere"], 3, "nowhere: is not a finished data folder; create one with `lamina prepare`."),
         (["--out", "/proc/run"], 3, "/proc/run: cannot be written"),
-        (["--set", "train.sed=1"], 2, "--set  train.sed: not an option. Did you mean `seed`?"),
+        (["--set", "train.sed=1"], 2, "--set train.sed: not an option. Did you mean `seed`?"),
     ],
 )
 def test_errors(options: list[str], code: int, message: str, data: Path, tmp_path: Path) -> None:

@@ -326,7 +326,7 @@ def test_an_onnx_export_ends_the_server(models: dict[str, Path], tmp_path: Path)
     assert run_lamina("export", models["mixed"], "--to", "onnx", "--out", out).returncode == 0
     command = [sys.executable, "-m", "lamina", "serve", str(models["fix"]), str(out), "--port", "0"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    message = "lamina: An ONNX export can only translate; use the exported run or model folder."
+    message = "lamina: An ONNX export can only translate; use the run or model folder that was exported."
     assert (result.returncode, result.stderr.splitlines()[-1]) == (2, message)
     assert "Traceback" not in result.stderr
 

@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_another_models_vocabulary_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"source vocabulary must have 37 entries, as the model has, but has 23\."):
+    with pytest.raises(DataError, match=r"source vocabulary must have 37 entries to match the model, but has 23\."):
         export_ctranslate2(make(), words(SMALL, SMALL), tmp_path / "out")
 
 

@@ -115,7 +115,7 @@ def test_an_unknown_option_in_the_configuration_is_named(folder: Path) -> None:
 def test_a_vocabulary_of_another_size_is_rejected(folder: Path) -> None:
     change_config(folder, lambda content: content["model"].update(source_vocab=24, share_embeddings="none"))
     with pytest.raises(
-        DataError, match=r"source vocabulary must have 24 entries, as the model has, but has 23 instead"
+        DataError, match=r"source vocabulary must have 24 entries to match the model, but has 23 instead"
     ):
         load_model_folder(folder)
 

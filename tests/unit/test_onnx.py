@@ -271,13 +271,13 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     assert run_lamina("export", onnx, "--to", "onnx", "--out", tmp_path / "again") == (
         3,
         "",
-        f"lamina: {onnx}: is an ONNX export, which can only translate; use the exported run.\n",
+        f"lamina: {onnx}: is an ONNX export, which can only translate; use the run that was exported.\n",
     )
     (tmp_path / "a").write_text("w1\n")
     assert run_lamina("rescore", onnx, "--source", tmp_path / "a", "--target", tmp_path / "a") == (
         2,
         "",
-        "lamina: An ONNX export can only translate; use the exported run or model folder.\n",
+        "lamina: An ONNX export can only translate; use the run or model folder that was exported.\n",
     )
 
 

@@ -58,13 +58,13 @@ def test_errors(before: str, after: str, message: str, tmp_path: Path) -> None:
 def test_all_errors_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         load(GOOD.replace("dropout", "droput").replace("lr:", "rate:").replace("beam: 4", "beam: x"), tmp_path)
-    assert [line.split()[0] for line in str(caught.value).splitlines()] == [f"recipe.yaml:{n}" for n in (3, 4, 5)]
+    assert [line.split()[0] for line in str(caught.value).splitlines()] == [f"recipe.yaml:{n}:" for n in (3, 4, 5)]
 
 
 def test_errors_in_overrides_name_the_option(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"^--set  train\.sed: not an option\. Did you mean `seed`\?$"):
+    with pytest.raises(RecipeError, match=r"^--set train\.sed: not an option\. Did you mean `seed`\?$"):
         load(GOOD, tmp_path, "train.sed=3")
-    with pytest.raises(RecipeError, match=r"^argument  train\.sed: not an option\. Did you mean `seed`\?$"):
+    with pytest.raises(RecipeError, match=r"^argument train\.sed: not an option\. Did you mean `seed`\?$"):
         load(GOOD, tmp_path, ("train.sed", 3))
     with pytest.raises(UsageError, match=r"^argument train.lr.x: `train.lr` has no keys below it"):
         load(GOOD, tmp_path, ("train.lr.x", 3))

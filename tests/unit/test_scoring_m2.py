@@ -50,7 +50,7 @@ def test_invalid_m2_is_reported() -> None:
         parse_m2(["S a b", "A 0 1|||x"], "x.m2")
     with pytest.raises(DataError, match=r"x\.m2:2: words 1 to 3 lie outside a sentence of 2 words"):
         parse_m2(["S a b", "A 1 3|||x|||y|||REQUIRED|||-NONE-|||0"], "x.m2")
-    with pytest.raises(DataError, match=r"x\.m2:1: must be an S line"):
+    with pytest.raises(DataError, match=r"x\.m2:1: not \.m2: must be an S line"):
         parse_m2(["a b"], "x.m2")
 
 

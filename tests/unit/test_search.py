@@ -301,7 +301,7 @@ def test_int8_is_close(system: str) -> None:
         ({"beam": 5, "diverse_groups": 2}, "beam must be a multiple of diverse_groups 2, but is 5 instead."),
         (
             {"min_length": 9, "max_length": (0.0, 3)},
-            "min_length must be at most 3, the max_length of the shortest source, but is 9",
+            "min_length must be at most 3, the maximum length for the shortest source, but is 9",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""`lamina.analyze`: the papers' figures from runs, each as a `Finding`.
+"""`lamina.analyze`: figures from runs, such as those of Wei et al. (2020) and Liu et al. (2021), each as a `Finding`.
 
 A finding has `pictures`, a table (`head` and `rows`) and `data`. Notebooks display it, and `write(folder)` writes it as
 an HTML page with its figures and numbers. A run is a path or a `Run`; functions that compare runs also take a list.

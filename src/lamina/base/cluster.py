@@ -107,7 +107,8 @@ def parse_options(texts: Sequence[str]) -> dict[str, Any]:
         try:
             options[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise UsageError(f"--cluster-option {key}: not YAML ({' '.join(str(error).split())}).") from error
+            problem = getattr(error, "problem", None) or error
+            raise UsageError(f"--cluster-option {key}: not YAML: {problem}.") from error
     return options
 
 

@@ -53,6 +53,13 @@ def count_values(node: Any, counts: dict[int, int]) -> int:
     return known
 
 
+def explain_yaml_error(path: object, error: Exception) -> str:
+    """A message on one line: where the file is not YAML, and why."""
+    mark = getattr(error, "problem_mark", None)
+    location = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+    return f"{location}: not YAML: {getattr(error, 'problem', None) or error}."
+
+
 def read_yaml(text: str) -> Any:
     """Load a document, within the limits of `compose_yaml`."""
     compose_yaml(text)

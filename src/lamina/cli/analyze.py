@@ -26,7 +26,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Output folder.", show_d
 
 @analyze.callback()
 def choose() -> None:
-    """Draw the papers' figures from runs, with the underlying numbers.
+    """Draw figures from runs, such as those of Wei et al. (2020) and Liu et al. (2021), with the underlying numbers.
 
     [bold]Examples[/bold]
 

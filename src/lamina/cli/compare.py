@@ -78,7 +78,7 @@ def compare(
 
     if runs or baselines:
         if test is None or hypotheses:
-            raise UsageError("Runs are compared on a test set: give --test SRC TGT, without --hyp.")
+            raise UsageError("Runs and baselines are compared on a test set: give --test SRC TGT, without --hyp.")
         files = output_files(output, [*(baselines or []), *(str(path) for path in runs or [])], test, force)
         with show_progress() as progress:
             comparison = compare_runs(

@@ -58,7 +58,7 @@ def read_errors(path: Path | None) -> ErrorSettings:
     from pydantic import ValidationError
 
     from lamina.base.problems import describe_errors
-    from lamina.base.yaml_files import read_yaml
+    from lamina.base.yaml_files import explain_yaml_error, read_yaml
     from lamina.corpus.noise import ErrorSettings
 
     if path is None:
@@ -71,7 +71,7 @@ def read_errors(path: Path | None) -> ErrorSettings:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not YAML ({error}).") from error
+        raise UsageError(explain_yaml_error(path, error)) from error
     except ValidationError as error:
         problems = describe_errors(error, ErrorSettings, content)
         raise UsageError("\n".join(f"{path}: {problem}" for problem in problems)) from error

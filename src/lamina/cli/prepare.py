@@ -96,12 +96,12 @@ def prepare(
         ),
     ] = None,
     max_characters: Annotated[
-        int, typer.Option("--max-characters", min=1, help="Drop pairs with a longer side (filter `long`).")
+        int, typer.Option("--max-characters", min=1, help="Drop pairs with a side longer than this (filter `long`).")
     ] = Filters.max_characters,
     max_ratio: Annotated[
         float,
         typer.Option(
-            "--max-ratio", min=1.0, help="Drop pairs whose lengths differ by a larger factor (filter `ratio`)."
+            "--max-ratio", min=1.0, help="Drop pairs whose lengths differ by more than this factor (filter `ratio`)."
         ),
     ] = Filters.max_ratio,
     workers: Annotated[
@@ -170,7 +170,7 @@ def choose_pairs(
     from lamina.corpus.m2 import M2File
 
     if sum(option is not None for option in (two, one, m2)) != 1:
-        raise UsageError(f"Give one of --{split} SRC TGT, --{split}-pairs FILE or --{split}-m2 FILE.")
+        raise UsageError(f"Give exactly one of --{split} SRC TGT, --{split}-pairs FILE or --{split}-m2 FILE.")
     if m2 is not None:
         return M2File(m2, None if annotator is None else str(annotator))
     return two or one or Path()

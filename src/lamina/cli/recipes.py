@@ -13,7 +13,7 @@ from lamina.cli.command import Command, Group
 from lamina.cli.next_step import say_next
 from lamina.errors import UsageError
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A shipped recipe; `lamina recipes` lists them.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a shipped recipe; `lamina recipes` lists all.")]
 
 recipes = typer.Typer(cls=Group, invoke_without_command=True)
 

@@ -38,7 +38,7 @@ def systems(
         found = find_configuration(name)
         if found is None:
             known = [*SYSTEMS, *(each for entry in SYSTEMS.values() for each in entry.configurations)]
-            raise UsageError(f"Unknown system `{name}`.{nearest(name, known)} `lamina systems` lists them.")
+            raise UsageError(f"Unknown system `{name}`.{nearest(name, known)} `lamina systems` lists all systems.")
         system, configuration = found
         content = {**describe_system(system, SYSTEMS[system]), "name": name, "system": system}
         del content["configurations"]

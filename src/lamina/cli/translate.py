@@ -117,7 +117,7 @@ def translate(
 
     [bold]Examples[/bold]
 
-        lamina translate runs/first --input test.en --output test.de
+        lamina translate runs/first --input test.en --output test.out
 
         echo "A dog runs." | lamina translate runs/first --format jsonl --nbest 3
 

@@ -56,7 +56,7 @@ def stream_m2(lines: Iterable[str], name: str = "m2") -> Iterator[Annotated]:
         elif line.startswith("A ") and sentence is not None:
             add_edit(sentence, line, f"{name}:{number}")
         elif line.strip():
-            raise DataError(f"{name}:{number}: must be an S line, an A line that follows an S line, or empty.")
+            raise DataError(f"{name}:{number}: not .m2: must be an S line, an A line that follows one, or empty.")
     if sentence is not None:
         yield sentence
 

@@ -40,7 +40,7 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
     for source in plan.splits().values():
         for path in source.paths:
             if out.resolve() in path.resolve().parents:
-                raise UsageError(f"{path}: is inside the output folder {out}. Choose another folder.")
+                raise UsageError(f"{path}: is inside the output folder (`{out}`). Choose another folder.")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -70,7 +70,9 @@ def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int,
     if not len(cleaning.keep):
         raise DataError(f"{plan.train.paths[0]}: has no lines (train split).")
     if cleaning.kept == 0:
-        raise DataError(f"All training pairs were dropped: {summary(cleaning)}.")
+        raise DataError(
+            f"All training pairs were dropped by filters ({summary(cleaning)}). Disable a filter with --no-filter."
+        )
     pipeline = learn_text(plan, cleaning, out, workers, progress)
     for split, source in plan.splits().items():
         keep = cleaning.keep if split == "train" else None

@@ -20,7 +20,7 @@ META = "meta.json"
 
 
 class PreparedData:
-    """A data folder of `lamina prepare`: a text pipeline and the splits `train`, `valid` and, optionally, `test`.
+    """A data folder written by `lamina prepare`: a text pipeline and the splits `train`, `valid` and optionally `test`.
 
     Example:
         >>> data = lamina.PreparedData("data")
@@ -35,7 +35,8 @@ class PreparedData:
             raise DataError(f"{self.folder}: is not a finished data folder; create one with `lamina prepare`.")
         self.meta = read_json(path)
         if self.meta.get("format") != FORMAT:
-            raise DataError(f"{path}: format must be {FORMAT}, but is {self.meta.get('format')} instead.")
+            found = self.meta.get("format")
+            raise DataError(f"{path}: format must be {FORMAT}, but is {found} instead. Prepare the data again.")
         with damage_named(path):
             self.id_type = np.dtype(f"uint{int(self.meta['id_bits'])}")
             self.shards = {

@@ -84,7 +84,7 @@ def check_vocabularies(config: ModelConfig, text: TextPipeline) -> None:
         ("target", len(text.target.vocabulary), config.target_vocab),
     ):
         if symbols != rows:
-            raise DataError(f"The {side} vocabulary must have {rows} entries, as the model has, but has {symbols}.")
+            raise DataError(f"The {side} vocabulary must have {rows} entries to match the model, but has {symbols}.")
 
 
 def describe_model(model: Seq2Seq, text: TextPipeline) -> Any:

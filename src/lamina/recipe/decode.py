@@ -46,7 +46,7 @@ class SearchSettings(Settings):
             )
         if self.limit(1) < self.min_length:
             raise _problem(
-                f"min_length must be at most {self.limit(1)}, the max_length of the shortest source, "
+                f"min_length must be at most {self.limit(1)}, the maximum length for the shortest source, "
                 f"but is {self.min_length} instead."
             )
         return self

@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from lamina.base.problems import describe_errors, unknown_key
-from lamina.base.yaml_files import compose_yaml, read_yaml
+from lamina.base.yaml_files import compose_yaml, explain_yaml_error, read_yaml
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import DataError, Problem, UsageError
 from lamina.names import nearest
@@ -52,9 +52,7 @@ class Source:
         except OSError as error:
             raise RecipeError(f"{path}: cannot be read ({error.strerror}).") from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            mark = getattr(error, "problem_mark", None)
-            location = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-            raise RecipeError(f"{location}: not YAML: {getattr(error, 'problem', None) or error}.") from error
+            raise RecipeError(explain_yaml_error(path, error)) from error
         if not isinstance(content, dict):
             raise RecipeError(f"{path}: must be a mapping with keys such as `system`, `model` and `train`.")
         return cls(path.name, content, node)
@@ -63,7 +61,7 @@ class Source:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 path = f"{prefix}{key.value}"
-                self.locations[path] = f"{self.name}:{key.start_mark.line + 1}"
+                self.locations[path] = f"{self.name}:{key.start_mark.line + 1}:"
                 self._record(value, f"{path}.")
 
     def override(self, assignment: str) -> None:
@@ -90,12 +88,12 @@ class Source:
         self.locations[key] = place
 
     def locate(self, key: str) -> str:
-        """The location of a key, or of its nearest ancestor."""
+        """The location of a key, or of its nearest ancestor, as the start of a message."""
         while key:
             if key in self.locations:
                 return self.locations[key]
             key = key.rpartition(".")[0]
-        return self.name
+        return f"{self.name}:"
 
 
 Given = str | os.PathLike[str] | Mapping[str, Any]  # a file, the name of a shipped recipe or a system, or the content
@@ -153,7 +151,7 @@ def load_recipe(
             copying = f"head `{recipe.model.head.type}` copies tokens, so both sides need one vocabulary"
             problems.append(Problem("model.head.type", f"{copying}. Prepare the data without --separate-vocab."))
     if problems or recipe is None:
-        raise RecipeError("\n".join(f"{source.locate(problem.key)}  {problem}" for problem in problems))
+        raise RecipeError("\n".join(f"{source.locate(problem.key)} {problem}" for problem in problems))
     return recipe
 
 

@@ -58,7 +58,9 @@ class TrainSettings(Settings):
         if self.best_by == "bleu" and not self.bleu_sentences:
             yield Problem("train.best_by", "`bleu` needs `bleu_sentences`, the number of pairs to translate.")
         if self.optimizer == "adam" and self.weight_decay > 0:
-            yield Problem("train.weight_decay", "needs optimizer `adamw`; for MSC's L2 use `encoder_l2`.")
+            yield Problem(
+                "train.weight_decay", "needs optimizer `adamw`; for MSC's L2 regularisation, use `encoder_l2`."
+            )
 
 
 class Recipe(Settings):

@@ -18,7 +18,7 @@ from lamina.names import nearest
 from lamina.systems.published import SYSTEMS
 
 SUFFIX = ".yaml"
-HINT = "`lamina recipes` lists them."
+HINT = "`lamina recipes` lists all recipes."
 
 
 @dataclass(frozen=True)

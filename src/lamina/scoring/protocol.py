@@ -39,8 +39,10 @@ class Gold:
             raise DataError("There must be at least one reference.")
         for number, reference in enumerate(self.references[1:], start=2):
             if len(reference) != len(self.references[0]):
+                named = len(self.names) == len(self.references)
+                name, first = (self.names[number - 1], self.names[0]) if named else (f"Reference {number}", "the first")
                 lines = counted(len(reference), "line")
-                raise DataError(f"Reference {number} has {lines}, but the first has {len(self.references[0]):,}.")
+                raise DataError(f"{name} has {lines}, but {first} has {len(self.references[0]):,}.")
         if self.source is not None and len(self.source) != len(self.references[0]):
             lines = counted(len(self.source), "line")
             raise DataError(f"The source has {lines}, but the first reference has {len(self.references[0]):,}.")

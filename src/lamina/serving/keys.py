@@ -28,7 +28,8 @@ class KeyRing:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: cannot be read as a file of API keys ({error}).") from error
+            reason = getattr(error, "strerror", error)
+            raise DataError(f"{path}: cannot be read as a file of API keys ({reason}).") from error
         keys: dict[str, bytes] = {}
         for number, line in enumerate(lines, start=1):
             words = line.split()

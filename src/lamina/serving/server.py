@@ -62,8 +62,9 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        # a name that cannot be resolved has a negative number
-        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
+        # a name that cannot be resolved has a negative number, and Python appends the address
+        known = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
+        reason = known.partition(" (while")[0].lower()
         raise UsageError(f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port.") from None
 
 

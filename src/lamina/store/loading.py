@@ -37,7 +37,7 @@ def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "be
         if not path.exists():
             raise DataError(f"{path}: not found.")
         if is_onnx_folder(path):
-            raise DataError(f"{path}: is an ONNX export, which can only translate; use the exported run.")
+            raise DataError(f"{path}: is an ONNX export, which can only translate; use the run that was exported.")
         if not is_model_folder(path / "model"):
             raise DataError(f"{path}: is neither a run with a model nor a model folder.")
     return checkpoints.path(checkpoints.find(checkpoint))

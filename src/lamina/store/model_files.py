@@ -46,7 +46,7 @@ class ModelFiles:
         for side, language, entries in (("source", self.text.source, source), ("target", self.text.target, target)):
             if len(language.vocabulary) != entries:
                 raise DataError(
-                    f"{self.folder}: the {side} vocabulary must have {entries:,} entries, as the model has, "
+                    f"{self.folder}: the {side} vocabulary must have {entries:,} entries to match the model, "
                     f"but has {len(language.vocabulary):,} instead."
                 )
 

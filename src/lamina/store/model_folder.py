@@ -26,6 +26,8 @@ from lamina.store.model_files import CARD, CONFIG, FORMAT, WEIGHTS, ModelFiles, 
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
 
+SAME_SETTINGS = "use the `model` settings that these weights were trained with"
+
 
 @dataclass(frozen=True)
 class LoadedModel:
@@ -109,19 +111,24 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
         raise DataError(f"{path}: cannot be read as safetensors ({error}).") from error
 
 
+def shorten(names: list[str]) -> str:
+    """The first three names."""
+    return f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
+
+
 def assign_weights(model: Seq2Seq, weights: dict[str, torch.Tensor], where: str) -> None:
     """Copy weights into a model; every name and shape must match."""
     expected = dict(model.named_parameters())
     missing, unknown = sorted(expected.keys() - weights.keys()), sorted(weights.keys() - expected.keys())
     if missing or unknown:
-        parts = [f"lacks {', '.join(missing[:3])}"] if missing else []
-        parts += [f"has {', '.join(unknown[:3])}, which the model does not have"] if unknown else []
-        raise DataError(f"{where}: {' and '.join(parts)}; these weights belong to another model.")
+        parts = [f"lacks {shorten(missing)}"] if missing else []
+        parts += [f"has {shorten(unknown)}, which the model does not have"] if unknown else []
+        raise DataError(f"{where}: {' and '.join(parts)}; {SAME_SETTINGS}.")
     for name, parameter in expected.items():
         if parameter.shape != weights[name].shape:
             raise DataError(
                 f"{where}: {name} must have shape {tuple(parameter.shape)}, "
-                f"but has {tuple(weights[name].shape)} instead."
+                f"but has {tuple(weights[name].shape)} instead; {SAME_SETTINGS}."
             )
         with torch.no_grad():
             parameter.copy_(weights[name])

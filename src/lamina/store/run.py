@@ -80,7 +80,7 @@ class Run:
         return read_records(self.folder).lines
 
     def plot(self) -> Figure:
-        """Plot the unsmoothed cross-entropy on training and validation pairs over steps."""
+        """Plot the cross-entropy, without label smoothing, on training and validation pairs over steps."""
         records = read_records(self.folder)
         curves = {"training": records.curve("train", "nll"), "validation": records.curve("valid", "nll")}
         series = [Series(name, points) for name, points in curves.items() if points]

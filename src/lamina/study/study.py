@@ -20,7 +20,7 @@ from lamina.base.files import digest, write_file
 from lamina.base.problems import describe_errors
 from lamina.base.settings import Settings
 from lamina.base.wording import counted
-from lamina.base.yaml_files import read_yaml
+from lamina.base.yaml_files import explain_yaml_error, read_yaml
 from lamina.corpus.prepared import META, PreparedData
 from lamina.errors import LaminaError, UsageError
 from lamina.recipe.loader import dump_recipe, load_recipe_for
@@ -84,7 +84,7 @@ def read_study(path: Path) -> Study:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"{path}: not YAML ({' '.join(str(error).split())}).") from error
+        raise UsageError(explain_yaml_error(path, error)) from error
     try:
         study = Study.model_validate(content)
     except ValidationError as error:

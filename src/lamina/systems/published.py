@@ -198,7 +198,7 @@ def find_system(name: str) -> System:
             f'vocab_size={at.vocab_size}, encoder={{"layers": {at.encoder_layers}}}).'
         )
     if name not in SYSTEMS:
-        raise UsageError(f"Unknown system `{name}`.{nearest(name, SYSTEMS)} `lamina systems` lists them.")
+        raise UsageError(f"Unknown system `{name}`.{nearest(name, SYSTEMS)} `lamina systems` lists all systems.")
     return SYSTEMS[name]
 
 

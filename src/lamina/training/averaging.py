@@ -39,7 +39,7 @@ def choose_steps(checkpoints: Checkpoints, last: int | None, steps: Sequence[int
         raise UsageError("Give either --last K or --steps a,b,c.")
     saved = checkpoints.steps()
     if not saved:
-        raise DataError(f"{checkpoints.folder}: contains no checkpoints; is it a run folder?")
+        raise DataError(f"{checkpoints.folder.parent}: is not a run with checkpoints.")
     if last is not None:
         if last > len(saved):
             raise UsageError(f"--last must be at most {len(saved)}, the number of checkpoints, but is {last} instead.")

@@ -20,7 +20,7 @@ class StepEvent:
 
     step: int
     max_steps: int
-    loss: float  # per target token, smoothed, since the last log line
+    loss: float  # per target token, with label smoothing; mean since the last log line
     tokens_per_second: float
 
 
@@ -29,8 +29,8 @@ class ValidationEvent:
     """Results of a validation."""
 
     step: int
-    loss: float  # per target token, smoothed
-    nll: float  # without smoothing
+    loss: float  # per target token, with label smoothing
+    nll: float  # per target token, without label smoothing
     perplexity: float  # e^nll
     bleu: float | None  # None unless `bleu_sentences` is set
     best: bool  # whether it is the best so far

@@ -18,7 +18,10 @@ class ShallowDeep:
 
     def __init__(self, deep: Translator, shallow: Translator) -> None:
         if other_vocabulary(deep.text, shallow.text):
-            raise DataError("The shallow and the deep model have different vocabularies.")
+            raise DataError(
+                "The shallow and the deep model have different vocabularies; the deep model must have been grown from "
+                "the shallow one."
+            )
         self.deep, self.shallow = deep, shallow
 
     def stream(self, lines: Iterable[str], settings: SearchSettings, nbest: int = 1) -> Iterator[Translation]:

@@ -65,7 +65,7 @@ class Translator:
         if not self._models and self._load_models is not None:
             self._models = self._load_models()
         if not self._models:
-            raise UsageError("An ONNX export can only translate; use the exported run or model folder.")
+            raise UsageError("An ONNX export can only translate; use the run or model folder that was exported.")
         return self._models
 
     @property
@@ -127,7 +127,8 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Translate one text, or several in order; blank texts stay blank.
 
-        `search` takes the fields of `SearchSettings`, such as `beam` and `lenpen`; the defaults are the run's.
+        Translations start with `prefixes`, one per text. `sampling` (`lamina.search.sampling.SamplingSettings`)
+        replaces beam search. `search` takes the fields of `SearchSettings`, such as `beam`; the defaults are the run's.
         With `attention`, each translation records what its tokens attended to (`plot_attention`).
 
         Example:

@@ -116,7 +116,7 @@ def read_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[tuple[str, ..
     }
     if any(not isinstance(row, int) for row in rows.values()) or config.get("decoder_start_token_id") != rows["<pad>"]:
         raise DataError(
-            f"{folder}: must start decoding with <pad>, and its vocabulary must have <pad>, </s> and <unk>."
+            f"{folder}: the model must start decoding with <pad>, and its vocabulary must have <pad>, </s> and <unk>."
         )
     if any(not isinstance(row, int) for row in ids.values()):
         raise DataError(f"{folder / 'vocab.json'}: must map {config['vocab_size']} symbols to consecutive ids from 0.")

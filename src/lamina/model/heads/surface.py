@@ -81,7 +81,7 @@ class SurfaceSettings(HeadSettings):
     def _check_unset(self, names: tuple[str, ...], reason: str) -> Iterator[Problem]:
         for name in names:
             if getattr(self, name) != type(self).model_fields[name].default:
-                yield Problem(f"head.{name}", f"{reason}: mode is `{self.mode}`, reader `{self.reader}`.")
+                yield Problem(f"head.{name}", f"{reason}, but mode is `{self.mode}` and reader is `{self.reader}`.")
 
     def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> SurfaceHead:
         return SurfaceHead(self, model, weight_VD)
