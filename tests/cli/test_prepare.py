@@ -128,7 +128,7 @@ def test_one_worker_and_two_write_the_same_bytes(tmp_path: Path) -> None:
             2,
             "is not empty and contains no prepared data",
         ),
-        (lambda f: (f / "data").write_text("in the way"), 3, "data: cannot be written"),
+        (lambda f: (f / "data").write_text("in the way"), 3, "data: is a file, not a folder. Choose another folder."),
     ],
     ids=["mismatch", "valid-mismatch", "missing", "utf8", "empty", "occupied", "file-in-the-way"],
 )

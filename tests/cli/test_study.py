@@ -93,6 +93,7 @@ def test_a_killed_study_resumes(study: Path, tmp_path: Path) -> None:
         ("baseline: plain", "baseline: plan", "{study}: baseline: must be one of plain, fused, but is `plan` instead."),
         ("name: small", "", "{study}: name: is required."),
         ("test: [", "references: [a]\ntest: {a: [a, b], b: [a, b]} #", "{study}: references: need a single test set"),
+        ("test: [", "test: [a, ", "{study}: test: must be [SRC, TGT], or a mapping such as {{name: [SRC, TGT]}}, but"),
         ("name: small", "name: [", "{study}:3: not YAML: expected"),
     ],
 )

@@ -70,11 +70,11 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         ({"decoder": {"tie_encoder": True}}, "decoder.tie_encoder: needs decoder attention `mixed`, but it is `self`"),
         (
             {"head": {"type": "surface", "mode": "soft", "gate": 0.5}},
-            "head.gate: applies only to mode `hard`, but mode is `soft` and reader is `attention`.",
+            "head.gate: applies only to mode `hard`, but mode is `soft`.",
         ),
         (
             {"head": {"type": "surface", "tau": 2.0}},
-            "head.tau: applies only to mode `soft`, but mode is `hard` and reader is `attention`.",
+            "head.tau: applies only to mode `soft`, but mode is `hard`.",
         ),
         (
             {"head": {"type": "surface", "layer": 5}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ def unknown_key(name: str, known: Iterable[str]) -> str:
 
 
 def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
-    path = [str(part) for part in item["loc"]]
+    path = [str(part) for part in item["loc"] if "[" not in str(part)]  # without pydantic's names of a union's types
     kind, message = item["type"], item["msg"]
     if kind == "extra_forbidden":
         message = unknown_key(path[-1], _options(root, data, path[:-1]))
@@ -34,8 +35,11 @@ def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
         message = f"must be {expected}, but is `{item['input']}` instead."
     elif kind == "model_type":
         message = f"must be a mapping, but is {item['input']!r} instead."
+    elif kind == "string_pattern_mismatch":  # of names of runs, the only pattern
+        message = f"must not start with a dot or contain a slash or backslash, but is {item['input']!r} instead."
     elif kind != "choice":
-        must = message.replace("Input should", "must")
+        must = re.sub(r"^\w+ should", "must", re.split(" after validation|, got", message)[0])
+        must = must.replace("a valid tuple", "a list").replace("a valid dictionary", "a mapping")
         message = f"{must}, but is {item['input']!r} instead."
     return Problem(".".join(path), message)
 

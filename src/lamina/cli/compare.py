@@ -122,6 +122,8 @@ def output_files(folder: Path | None, systems: Sequence[str], test: tuple[Path, 
     """Output file of each system; empty without an output folder."""
     if folder is None:
         return {}
+    if folder.is_file():
+        raise UsageError(f"{folder}: is a file; --output is a folder.")
     suffix = test[1].name.partition(".")[2] or "txt"
     names = [re.sub(r"[^\w.-]+", "-", system).strip("-.") for system in systems]
     files = {system: folder / f"{name}.{suffix}" for system, name in zip(systems, names, strict=True)}

@@ -43,6 +43,8 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
                 raise UsageError(f"{path}: is inside the output folder (`{out}`). Choose another folder.")
     try:
         out.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise DataError(f"{out}: is a file, not a folder. Choose another folder.") from error
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror}).") from error
     description = json.loads(json.dumps(plan.describe()))

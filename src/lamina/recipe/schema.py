@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic_core import PydanticCustomError
 
 from lamina.base.settings import Rate, Settings
 from lamina.errors import Problem
@@ -13,7 +14,18 @@ from lamina.model.config import ModelConfig
 from lamina.recipe.decode import SearchSettings
 
 Name = Annotated[str, Field(pattern=r"^[^/\\\x00.][^/\\\x00]*$", max_length=200)]  # also the name of a folder
-Every = PositiveInt | Literal["epoch"]
+
+
+def steps_or_epoch(every: Any) -> Any:
+    """Validate an interval: a number of steps, or `epoch`."""
+    if every == "epoch" or (isinstance(every, int) and not isinstance(every, bool) and every > 0):
+        return every
+    raise PydanticCustomError(
+        "choice", "must be a number of steps above 0, or `epoch`, but is {every} instead.", {"every": repr(every)}
+    )
+
+
+Every = Annotated[PositiveInt | Literal["epoch"], BeforeValidator(steps_or_epoch)]
 
 
 class TrainSettings(Settings):

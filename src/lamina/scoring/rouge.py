@@ -32,7 +32,7 @@ class Rouge:
     def __init__(self, gold: Gold) -> None:
         self._scorer = make_scorer()
         if not any(re.search("[A-Za-z0-9]", line) for reference in gold.references for line in reference):
-            raise DataError("ROUGE counts only a–z and 0–9, and the references contain none of them.")
+            raise DataError("ROUGE counts only a–z and 0–9, and the references contain none of them; use chrf.")
         self.sentences = len(gold.references[0])
         self._references = list(zip(*gold.references, strict=True))
 

@@ -122,6 +122,8 @@ class Run:
             ) from error
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise DataError(f"{self.folder}: is a file, not a folder. Choose another folder.") from error
         except OSError as error:
             raise DataError(f"{self.folder}: cannot be written ({error.strerror}).") from error
         with locked(self.folder / "lock", f"{self.folder}: another process is training this run."):

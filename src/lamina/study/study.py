@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic_core import PydanticCustomError
 
 from lamina.analysis.degradation import analyze_degradation
 from lamina.analysis.finding import Finding
@@ -51,6 +52,21 @@ class Entry(Settings):
     set: dict[str, Any] = Field(default_factory=dict)
 
 
+Pair = tuple[Path, Path]
+
+
+def pair_or_pairs(test: Any) -> Any:
+    """Validate test sets: two files, or a mapping of names to two files each."""
+    pairs = list(test.values()) if isinstance(test, dict) else [test]
+    if pairs and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        return test
+    raise PydanticCustomError(
+        "choice",
+        "must be [SRC, TGT], or a mapping such as {example}, but is {test} instead.",
+        {"example": "{name: [SRC, TGT]}", "test": repr(test)},
+    )
+
+
 class Study(Settings):
     """Schema of a study file."""
 
@@ -58,7 +74,7 @@ class Study(Settings):
 
     name: Name
     data: Path
-    test: tuple[Path, Path] | dict[Name, tuple[Path, Path]]  # a pair, or named pairs; for m2 the target is .m2
+    test: Annotated[Pair | dict[Name, Pair], BeforeValidator(pair_or_pairs)]  # for m2, the targets are .m2 files
     references: tuple[Path, ...] = ()  # additional references, for a single test set
     metrics: tuple[str, ...] = ("bleu",)  # the first one ranks systems
     steps: PositiveInt  # of every run

@@ -34,7 +34,7 @@ def resolve(
     chosen = settings(system, size, overrides)
     for name in ("source_vocab", "target_vocab"):
         if name in overrides:
-            raise UsageError(f"{name} is not an option here: it is given as vocab_size.")
+            raise UsageError(f"{name} is not an option here; use vocab_size.")
     if isinstance(vocab_size, tuple) and source != target:
         chosen.setdefault("share_embeddings", "decoder")
     data = {**chosen, "source_vocab": source, "target_vocab": target}

@@ -63,15 +63,20 @@ class SurfaceSettings(HeadSettings):
     def problems(self, model: ModelConfig) -> Iterator[Problem]:
         """Options must act: one that the mode or the reader ignores is an error."""
         ignored = ("tau",) if self.mode == "hard" else ("gate", "renormalise")
-        yield from self._check_unset(ignored, f"applies only to mode `{'soft' if self.mode == 'hard' else 'hard'}`")
+        other = "soft" if self.mode == "hard" else "hard"
+        yield from self._check_unset(ignored, f"applies only to mode `{other}`, but mode is `{self.mode}`.")
         if self.reader == "attention":
-            yield from self._check_unset(("pool_from_id",), "applies only to readers `mean` and `max`")
+            yield from self._check_unset(
+                ("pool_from_id",), "applies only to readers `mean` and `max`, but reader is `attention`."
+            )
             if model.d_model % self.reader_heads:
                 yield Problem(
                     "head.reader_heads", f"must divide d_model {model.d_model}, but is {self.reader_heads} instead."
                 )
         else:
-            yield from self._check_unset(("reader_heads", "layer"), "applies only to reader `attention`")
+            yield from self._check_unset(
+                ("reader_heads", "layer"), f"applies only to reader `attention`, but reader is `{self.reader}`."
+            )
         if self.layer is not None and self.layer > model.decoder.layers:
             yield Problem(
                 "head.layer",
@@ -81,7 +86,7 @@ class SurfaceSettings(HeadSettings):
     def _check_unset(self, names: tuple[str, ...], reason: str) -> Iterator[Problem]:
         for name in names:
             if getattr(self, name) != type(self).model_fields[name].default:
-                yield Problem(f"head.{name}", f"{reason}, but mode is `{self.mode}` and reader is `{self.reader}`.")
+                yield Problem(f"head.{name}", reason)
 
     def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> SurfaceHead:
         return SurfaceHead(self, model, weight_VD)
