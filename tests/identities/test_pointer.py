@@ -103,3 +103,6 @@ def test_two_vocabularies_of_equal_size_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="head `pointer` copies tokens, so both sides need one vocabulary"):
         load_recipe(recipe, [], (VOCABULARY, VOCABULARY), shared_vocabulary=False)
     load_recipe(recipe, [], (VOCABULARY, VOCABULARY), shared_vocabulary=True)
+    recipe.write_text("system: transformer\nmodel: {size: tiny, share_embeddings: all}\n")
+    with pytest.raises(RecipeError, match=r"`all` needs one vocabulary\. Prepare the data"):
+        load_recipe(recipe, [], (VOCABULARY, VOCABULARY), shared_vocabulary=False)

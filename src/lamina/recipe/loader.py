@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from lamina.base.problems import describe_errors, unknown_key
 from lamina.base.yaml_files import compose_yaml, explain_yaml_error, read_yaml
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import DataError, Problem, UsageError
+from lamina.model.config import ModelConfig
 from lamina.names import nearest
 from lamina.recipe.automatic import automatic_recipe, system_name
 from lamina.recipe.schema import Recipe
@@ -147,12 +148,21 @@ def load_recipe(
         problems.extend(problem for problem in found if data["model"] is not None or problem.key != "model")
     if recipe is not None:
         problems.extend(recipe.problems())
-        if recipe.model.head.copies and not shared_vocabulary and vocab_size[0] == vocab_size[1]:
-            copying = f"head `{recipe.model.head.type}` copies tokens, so both sides need one vocabulary"
-            problems.append(Problem("model.head.type", f"{copying}. Prepare the data without --separate-vocab."))
+        if not shared_vocabulary and vocab_size[0] == vocab_size[1]:  # other sizes are among the model's own problems
+            problems.extend(separate_problems(recipe.model))
     if problems or recipe is None:
         raise RecipeError("\n".join(f"{source.locate(problem.key)} {problem}" for problem in problems))
     return recipe
+
+
+def separate_problems(model: ModelConfig) -> Iterator[Problem]:
+    """What needs a shared vocabulary but has two of the same size."""
+    remedy = "Prepare the data without --separate-vocab"
+    if model.head.copies:
+        copying = f"head `{model.head.type}` copies tokens, so both sides need one vocabulary"
+        yield Problem("model.head.type", f"{copying}. {remedy}.")
+    if model.share_embeddings == "all":
+        yield Problem("model.share_embeddings", f"`all` needs one vocabulary. {remedy}, or use `decoder` or `none`.")
 
 
 def model_data(
