@@ -1,7 +1,11 @@
-"""Limit torch to one thread, and compile the engine before it is imported, since this selects its instruction set."""
+"""Limit torch to one thread, and compile the engine before it is imported, since this selects its instruction set.
+
+Hypothesis has no deadline: a busy machine is not a failure.
+"""
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from lamina.base.onednn import limit_instructions
@@ -13,6 +17,8 @@ import torch  # noqa: E402
 from lamina.engine import cache  # noqa: E402
 from lamina.engine.compilation import ready_folder  # noqa: E402
 
+hypothesis.settings.register_profile("lamina", deadline=None)
+hypothesis.settings.load_profile("lamina")
 torch.set_num_threads(1)  # these models are too small to benefit from a second thread
 ready_folder()
 

@@ -168,6 +168,17 @@ def test_settings_that_cannot_change_on_resume(data: Path, straight: Path) -> No
     assert "cannot be resumed with a different train.lr: it was 0.002 and is now 0.1." in result.stderr
 
 
+def test_other_data_is_named_before_the_settings_that_follow_from_it(
+    data: Path, straight: Path, tmp_path: Path
+) -> None:
+    files = [data / f"{split}.{language}" for split in ("train", "valid") for language in ("en", "de")]
+    other = tmp_path / "data"
+    run_lamina("prepare", "--train", *files[:2], "--valid", *files[2:], "--vocab-size", "400", "--out", other)
+    result = run_lamina("train", data / "recipe.yaml", "--data", other, "--out", straight)
+    message = f"lamina: {straight}: cannot be resumed with different data. Choose another folder.\n"
+    assert (result.returncode, result.stderr) == (2, message)
+
+
 def test_a_second_process_is_rejected(data: Path, tmp_path: Path) -> None:
     options = ("--set", "train.max_steps=100000")
     with start(data, tmp_path / "run", *options) as first:

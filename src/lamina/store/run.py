@@ -145,6 +145,8 @@ class Run:
         write_file(self.folder / "recipe.yaml", dump_recipe(recipe))
 
     def _check_same(self, before: Recipe, now: Recipe, data: str) -> None:
+        if read_json(self.folder / "run.json").get("data") != data:
+            raise UsageError(f"{self.folder}: cannot be resumed with different data. Choose another folder.")
         old, new = flatten(before.model_dump(mode="json")), flatten(now.model_dump(mode="json"))
         changeable = {f"train.{name}" for name in CHANGEABLE} | {"name"}
         if now.train.schedule in ("linear", "cosine"):  # these schedules depend on it from the first step on
@@ -155,8 +157,6 @@ class Run:
                     f"{self.folder}: cannot be resumed with a different {key}: it was {old.get(key)!r} and is now "
                     f"{new.get(key)!r}. Choose another folder."
                 )
-        if read_json(self.folder / "run.json").get("data") != data:
-            raise UsageError(f"{self.folder}: cannot be resumed with different data. Choose another folder.")
 
     def write_model(self, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, origin: str) -> None:
         """Write `model/`, a self-contained model folder."""
