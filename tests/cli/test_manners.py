@@ -81,6 +81,8 @@ VERBS = dict(commands())
         ("train r --quiet=1", f"lamina train: --quiet takes no value. {TRAIN}"),
         ("train --help=1", f"lamina train: --help takes no value. {TRAIN}"),
         ("prepare --train x", f"lamina prepare: --train SRC TGT needs 2 values. {PREPARE}"),
+        ("prepare --train x --out d", f"lamina prepare: --train SRC TGT needs 2 values. {PREPARE}"),
+        ("train r --out --quiet", f"lamina train: --out needs a value. {TRAIN}"),
         ("train r --device gpu", "lamina train: --device must be one of `auto`, `cpu`, `cuda`, but is `gpu` instead."),
         ("translate r --beam 0", "lamina translate: --beam must be greater than or equal to 1, but is `0` instead."),
         ("translate r --beam x", "lamina translate: --beam must be a valid integer, but is `x` instead."),

@@ -140,6 +140,8 @@ def test_errors(damage: object, code: int, message: str, tmp_path: Path) -> None
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "data" / "meta.json").exists()
+    if "Choose another folder" not in message and "is not empty" not in message:
+        assert not (tmp_path / "data").exists()
 
 
 def test_a_folder_can_be_reused_after_bad_input(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_bench(data: Path, straight: Path) -> None:
         (["--checkpoint", "7"], 2, ": no checkpoint `7`; available: 5, 8, 10, 15, 16, 20, 24.\n"),
         (["--checkpoint", "bst"], 2, "The checkpoint must be best, last or a step, but is `bst` instead.\n"),
         (["--input", "nowhere"], 3, "lamina: nowhere: not found.\n"),
-        (["--diverse-groups", "2"], 2, "lamina: beam must be a multiple of diverse_groups 2, but is 5 instead.\n"),
+        (["--diverse-groups", "2"], 2, "lamina: beam: must be a multiple of diverse_groups 2, but is 5 instead.\n"),
     ],
 )
 def test_errors(arguments: list[str], code: int, message: str, straight: Path) -> None:

@@ -79,6 +79,8 @@ TRIALS = [
     Trial("YAML bomb", "train {tmp}/r.yaml --data {data} --out {tmp}/r", 2, "aliases expand to more than 100,000 values",
           text("r.yaml", BOMB)),
     Trial("alias to itself", "train {tmp}/r.yaml --data {data} --out {tmp}/r", 2, "not YAML", text("r.yaml", "a: &a [*a]\n")),
+    Trial("binary recipe", "train {tmp}/r.yaml --data {data} --out {tmp}/r", 2, "r.yaml: not YAML: not UTF-8 at byte 1.\n",
+          raw("r.yaml", b"a\xfe")),
     Trial("name of a path", "train {tmp}/r.yaml --data {data}", 2, "r.yaml:1: name:", text("r.yaml", "name: ../../evil\n")),
     Trial("billion layers", "train {recipe} --data {data} --out {tmp}/r --set model.encoder.layers=1000000000", 2,
           "model.encoder.layers: must be less than or equal to 1000"),
@@ -128,6 +130,7 @@ TRIALS = [
     Trial("difficulty over its parts", "analyze difficulty {run} --test {tmp}/parts/test.src.part0 {tmp}/parts/test.tgt.part0 "
           "--out {tmp} --force", 2, "test.src.part0: is also an input", both(lambda tmp: (tmp / "parts").mkdir(),
           text("parts/test.src.part0"), text("parts/test.tgt.part0"))),
+    Trial("bench of no text", "bench decode {run} --input {tmp}/a", 3, "a: has no lines to translate.", text("a", "\n\n")),
     Trial("demo over my files", "demo --out {tmp}", 2, "is not empty and was not made by `lamina demo`", text("mine")),
     Trial("output in no folder", "translate {run} --output {tmp}/no/such", 3, "cannot be written"),
     # studies

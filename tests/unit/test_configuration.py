@@ -31,7 +31,7 @@ def problems(system: str | None = None, vocab_size: Any = 100, **model: Any) -> 
         ({"zzz": 1}, "zzz: not an option."),
         (
             {"bridge": {"type": "transparant"}},
-            f"bridge: `type` must be one of {', '.join(BRIDGES)}, but is `transparant` instead. "
+            f"bridge.type: must be one of {', '.join(BRIDGES)}, but is `transparant` instead. "
             "Did you mean `transparent`?",
         ),
         ({"head": "surface"}, "head: must be a mapping such as {type: surface}, but is 'surface' instead."),

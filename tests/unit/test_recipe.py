@@ -66,6 +66,12 @@ def test_errors_in_overrides_name_the_option(tmp_path: Path) -> None:
         load(GOOD, tmp_path, "train.sed=3")
     with pytest.raises(RecipeError, match=r"^argument train\.sed: not an option\. Did you mean `seed`\?$"):
         load(GOOD, tmp_path, ("train.sed", 3))
+    with pytest.raises(RecipeError, match=r"^--set decode\.min_length: must be at most 22, "):
+        load(GOOD, tmp_path, "decode.min_length=500")
+    with pytest.raises(
+        RecipeError, match=r"^--set model\.bridge\.type: must be one of .* Did you mean `fine_grained`\?$"
+    ):
+        load(GOOD, tmp_path, "model.bridge.type=fine-grained")
     with pytest.raises(UsageError, match=r"^argument train.lr.x: `train.lr` has no keys below it"):
         load(GOOD, tmp_path, ("train.lr.x", 3))
     with pytest.raises(UsageError, match=r"--set must be key.path=value, but is `seed` instead"):

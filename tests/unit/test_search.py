@@ -298,10 +298,10 @@ def test_int8_is_close(system: str) -> None:
         ({"baem": 3}, "baem: not an option. Did you mean `beam`?"),
         ({"lenpen": math.nan}, "lenpen: must be "),
         ({"beam": 0}, "beam: must be greater than or equal to 1, but is 0 instead."),
-        ({"beam": 5, "diverse_groups": 2}, "beam must be a multiple of diverse_groups 2, but is 5 instead."),
+        ({"beam": 5, "diverse_groups": 2}, "beam: must be a multiple of diverse_groups 2, but is 5 instead."),
         (
             {"min_length": 9, "max_length": (0.0, 3)},
-            "min_length must be at most 3, the maximum length for the shortest source, but is 9",
+            "min_length: must be at most 3, the maximum length for the shortest source, but is 9",
         ),
     ],
 )

@@ -37,7 +37,9 @@ def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
         message = f"must be a mapping, but is {item['input']!r} instead."
     elif kind == "string_pattern_mismatch":  # of names of runs, the only pattern
         message = f"must not start with a dot or contain a slash or backslash, but is {item['input']!r} instead."
-    elif kind != "choice":
+    elif kind == "choice":  # our own: complete, and may name the key below
+        path += [item["ctx"]["key"]] if "key" in item["ctx"] else []
+    else:
         must = re.sub(r"^\w+ should", "must", re.split(" after validation|, got", message)[0])
         must = must.replace("a valid tuple", "a list").replace("a valid dictionary", "a mapping")
         message = f"{must}, but is {item['input']!r} instead."

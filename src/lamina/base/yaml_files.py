@@ -55,6 +55,8 @@ def count_values(node: Any, counts: dict[int, int]) -> int:
 
 def explain_yaml_error(path: object, error: Exception) -> str:
     """A message on one line: where the file is not YAML, and why."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"{path}: not YAML: not UTF-8 at byte {error.start}."
     mark = getattr(error, "problem_mark", None)
     location = f"{path}:{mark.line + 1}" if mark is not None else str(path)
     return f"{location}: not YAML: {getattr(error, 'problem', None) or error}."

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from lamina.base.reading import read_lines
+from lamina.errors import DataError
 from lamina.translation import load
 
 
@@ -31,6 +32,8 @@ def measure_decoding(
     translator = load(run, device=device, threads=threads, int8=int8)
     source = translator.text.source
     lines = list(islice((line for line in read_lines(input_file) if line.strip()), sentences))
+    if not lines:
+        raise DataError(f"{input_file}: has no lines to translate.")
     sources = [[source.vocabulary.symbols[token] for token in ids] for ids in source.encode(lines)]
     translator.translate_tokens(sources[:8], beam=beam)  # warm-up
     seconds: dict[int, list[float]] = {size: [] for size in batches}

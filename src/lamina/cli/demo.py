@@ -32,9 +32,10 @@ def demo(
         lamina demo --out /tmp/demo --steps 2000
     """
     from lamina.cli.progress import show_progress, show_training
-    from lamina.demo.story import DemoSize, prepare_corpus, train_side_by_side, translate_and_score
+    from lamina.demo.story import DemoSize, claim_folder, prepare_corpus, train_side_by_side, translate_and_score
     from lamina.scoring.compare import Comparison
 
+    claim_folder(out)
     size = DemoSize(train=pairs, steps=steps)
     started = time.monotonic()
 

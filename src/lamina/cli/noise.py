@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,12 +35,15 @@ def noise(
         lamina noise --lang uk --input clean.txt.gz --output noisy.src noisy.tgt --errors errors.yaml --seed 2
     """
     from lamina.base.reading import read_lines
+    from lamina.corpus.error_tables import TABLES
     from lamina.corpus.noise import Confusions, Noise
 
     for path in output:
         check_output(path, (input_file, errors), force)
     if output[0] == output[1]:
         raise UsageError(f"{output[0]}: given twice; each side needs its own file.")
+    if lang not in TABLES:
+        print(f"No error table for `{lang}`: adding only errors that need none, such as typos.", file=sys.stderr)
     settings = read_errors(errors)
     learned = None
     if settings.confusions is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ RESUMING = ("--resume", "--continue", "--restore")  # options of other programs
 
 # Depending on the version, typer depends on click or bundles it; the names of the errors are the same.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
+MissingValueError: type[Exception] = vars(sys.modules[CommandLineError.__module__])["BadOptionUsage"]
 
 
 def explain(error: Any, root: Any, words: Sequence[str]) -> str:

@@ -41,6 +41,7 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
         for path in source.paths:
             if out.resolve() in path.resolve().parents:
                 raise UsageError(f"{path}: is inside the output folder (`{out}`). Choose another folder.")
+    existed = out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -57,6 +58,8 @@ def prepare(plan: Plan, out: Path, workers: int = 1, progress: Progress = no_pro
             raise
         except (DataError, UsageError):
             clear(out)
+            if not existed:
+                out.rmdir()
             raise
         except OSError as error:
             raise DataError(

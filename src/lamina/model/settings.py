@@ -96,8 +96,8 @@ def choose(table: Mapping[str, type[Settings]]) -> Callable[[Any], Any]:
         if name not in table:
             raise PydanticCustomError(
                 "choice",
-                "`type` must be one of {names}, but is {value} instead.{hint}",
-                {"names": ", ".join(table), "value": f"`{name}`", "hint": nearest(name, table)},
+                "must be one of {names}, but is {value} instead.{hint}",
+                {"key": "type", "names": ", ".join(table), "value": f"`{name}`", "hint": nearest(name, table)},
             )
         return table[name].model_validate(value)
 

@@ -42,12 +42,13 @@ class SearchSettings(Settings):
     def _check(self) -> SearchSettings:
         if self.beam % self.diverse_groups:
             raise _problem(
-                f"beam must be a multiple of diverse_groups {self.diverse_groups}, but is {self.beam} instead."
+                "beam", f"must be a multiple of diverse_groups {self.diverse_groups}, but is {self.beam} instead."
             )
         if self.limit(1) < self.min_length:
             raise _problem(
-                f"min_length must be at most {self.limit(1)}, the maximum length for the shortest source, "
-                f"but is {self.min_length} instead."
+                "min_length",
+                f"must be at most {self.limit(1)}, the maximum length for the shortest source, "
+                f"but is {self.min_length} instead.",
             )
         return self
 
@@ -66,5 +67,5 @@ class SearchSettings(Settings):
             raise UsageError("\n".join(map(str, describe_errors(error, SearchSettings, data)))) from error
 
 
-def _problem(message: str) -> PydanticCustomError:
-    return PydanticCustomError("choice", "{message}", {"message": message})
+def _problem(key: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError("choice", "{message}", {"key": key, "message": message})

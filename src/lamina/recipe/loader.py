@@ -175,13 +175,15 @@ def model_data(
         return None
     own = dict(own)
     size, system = own.pop("size", "base"), content.get("system")
-    for key, name, known in (("model.size", size, SIZES), ("system", system, SYSTEMS)):
-        if name is not None and (not isinstance(name, str) or name not in known):
-            choices = ", ".join(known)
-            problems.append(
-                Problem(key, f"must be one of {choices}, but is {name!r} instead.{nearest(str(name), known)}")
-            )
-    if any(problem.key in ("model.size", "system") for problem in problems):
+    unknown = []
+    if not isinstance(size, str) or size not in SIZES:
+        choices = f"must be one of {', '.join(SIZES)}, but is {size!r} instead."
+        unknown.append(Problem("model.size", f"{choices}{nearest(str(size), SIZES)}"))
+    if system is not None and (not isinstance(system, str) or system not in SYSTEMS):
+        hint = nearest(str(system), SYSTEMS)
+        unknown.append(Problem("system", f"`{system}` is not a system.{hint} `lamina systems` lists all systems."))
+    if unknown:
+        problems.extend(unknown)
         return None
     given = [key for key in ("source_vocab", "target_vocab") if own.pop(key, None) is not None]
     if len(given) == 1:  # a run's resolved recipe has both, and may be reused for other data

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from types import FrameType
 
 # Slurm sends SIGTERM at the time limit, or with --signal an earlier one, usually SIGUSR1
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGUSR1: 75, signal.SIGINT: 130}
+STOPPING = b"\r\x1b[2KStopping after this step ...\n"  # replaces the progress bar
 
 
 @contextmanager
@@ -20,6 +23,8 @@ def catch_signals(received: list[int]) -> Iterator[None]:
         return
 
     def note(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and not received and sys.stderr.isatty():
+            os.write(sys.stderr.fileno(), STOPPING)  # print is not safe in a handler
         received.append(number)
 
     before = {number: signal.signal(number, note) for number in EXIT_CODES}

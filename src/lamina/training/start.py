@@ -61,12 +61,12 @@ def train_run(
             reporters: list[Reporter] = [stack.enter_context(RunReporter(run, start.tensorboard))]
             reporters += [] if display is None else [stack.enter_context(display)]
             reporter = Reporters([*reporters, CallbackReporter(callbacks)])
-            for line in explain_choice(given, recipe, prepared, run):
-                reporter.say(line)
         ranks.gather(None)  # wait until the first rank has created the folder
         trainer = Trainer(recipe, prepared, run, ranks, reporter, init_from, grow_from)
         if ranks.first:
             run.begin(recipe, prepared)
+            for line in explain_choice(given, recipe, prepared, run):
+                reporter.say(line)
         trainer.fit()
     return run
 
