@@ -172,7 +172,7 @@ SMALLER = {  # the tutorial's value: the test's value
     "--vocab-size 4000": "--vocab-size 500",
     "size: tiny,": "size: tiny, d_model: 16, ffn_size: 32, heads: 2, encoder: {layers: 2}, decoder: {layers: 2},",
     "max_steps: 600, batch_tokens: 2048": "max_steps: 15, batch_tokens: 256",
-    "warmup: 200, save_every: 100, validate_every: 100": "warmup: 5, save_every: 5, validate_every: 5",
+    "warmup: 200,\n        save_every: 100, validate_every: 100": "warmup: 5, save_every: 5, validate_every: 5",
 }
 
 
@@ -182,13 +182,13 @@ TASKS = {
         '("train", 2000), ("valid", 100), ("test", 60)': '("train", 60), ("valid", 8), ("test", 4)',
         "size: tiny, dropout": SMALL_MODEL,
         "max_steps: 400, batch_tokens: 1024": "max_steps: 6, batch_tokens: 256",
-        "warmup: 100, save_every: 100, validate_every: 100": "warmup: 3, save_every: 3, validate_every: 6",
+        "warmup: 100,\n        save_every: 100, validate_every: 100": "warmup: 3, save_every: 3, validate_every: 6",
     },
     "tutorial-correction.md": {
         "train=3_000, valid=120, test=60": "train=80, valid=8, test=4",
         "size: tiny, dropout": SMALL_MODEL,
         "max_steps: 500, batch_tokens: 2048": "max_steps: 6, batch_tokens: 256",
-        "warmup: 100, save_every: 100, validate_every: 100": "warmup: 3, save_every: 3, validate_every: 6",
+        "warmup: 100,\n        save_every: 100, validate_every: 100": "warmup: 3, save_every: 3, validate_every: 6",
     },
 }
 
@@ -199,7 +199,7 @@ DEEP = {
     "size: tiny, d_model: 64, ffn_size: 128": "size: tiny, d_model: 16, ffn_size: 32, heads: 2, decoder: {layers: 2}",
     "encoder: {layers: 24}": "encoder: {layers: 4}",
     "max_steps: 300, batch_tokens: 1024": "max_steps: 3, batch_tokens: 256",
-    "warmup: 100, save_every: 100, validate_every: 100, gradients_every: 10": "warmup: 1, gradients_every: 1",
+    "warmup: 100,\n        save_every: 100, validate_every: 100, gradients_every: 10": "warmup: 1, gradients_every: 1",
 }
 
 
