@@ -107,6 +107,8 @@ TRIALS = [
     Trial("empty test in compare", "compare {run} {run} --test {tmp}/b {tmp}/b", 3, "b: has no lines.", text("b", "")),
     Trial("empty test in eval", "eval {run} --test {tmp}/b {tmp}/b", 3, "b: has no lines.", text("b", "")),
     Trial("unequal lengths", "eval {run} --test {tmp}/a {tmp}/b", 3, "has 1 line, but", both(text("a"), text("b", "x\ny\n"))),
+    Trial("13a without spaces", "score --hyp {tmp}/a --ref {tmp}/a --tokenize 13a", 2, "no spaces between words",
+          text("a", "これはペンです。\n" * 5)),
     Trial("short lines without spaces", "score --hyp {tmp}/a --ref {tmp}/a", 2, "no spaces between words", text("a", "これはペンです。\n" * 5)),
     Trial("no spaces", "score --hyp {tmp}/a --ref {tmp}/a", 2, "no spaces between words", text("a", "我们喜欢翻译系统因为它们很有趣而且非常有用\n" * 5)),
     Trial("unknown tokenizer", "score --hyp {tmp}/a --ref {tmp}/a --tokenize 13b", 2, "Unknown tokenizer `13b`. Did you mean `13a`?",

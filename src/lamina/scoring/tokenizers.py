@@ -29,12 +29,10 @@ def language_tokenizer(language: str | None) -> str:
 
 def choose_tokenizer(given: str | None, language: str | None, references: Sequence[Sequence[str]]) -> str:
     """Return the given tokenizer or the language's; 13a is rejected for text without spaces between words."""
-    if given is not None:
-        if given not in BLEU.TOKENIZERS:
-            known = ", ".join(sorted(BLEU.TOKENIZERS))
-            raise UsageError(f"Unknown tokenizer `{given}`.{nearest(given, BLEU.TOKENIZERS)} Tokenizers: {known}.")
-        return given
-    chosen = language_tokenizer(language)
+    if given is not None and given not in BLEU.TOKENIZERS:
+        known = ", ".join(sorted(BLEU.TOKENIZERS))
+        raise UsageError(f"Unknown tokenizer `{given}`.{nearest(given, BLEU.TOKENIZERS)} Tokenizers: {known}.")
+    chosen = given or language_tokenizer(language)
     if chosen == STANDARD and has_no_spaces(references):
         raise UsageError(
             "The references have no spaces between words, which BLEU's standard tokenizer needs. Choose "
