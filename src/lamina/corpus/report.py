@@ -18,8 +18,11 @@ def write_report(meta: dict[str, Any], filters: Filters) -> str:
         lines.append(f"| {name} | {split['pairs']:,} | {tokens['source']:,} | {tokens['target']:,} |")
     lines += ["", "Tokens include one eos per sentence.", "", "## Vocabulary", ""]
     sizes = meta["vocabulary"]
-    shared = "shared by both sides" if meta["shared_vocabulary"] else "one per side"
-    lines.append(f"{meta['subwords']}, {shared}: {sizes['source']:,} entries (source), {sizes['target']:,} (target).")
+    if meta["shared_vocabulary"]:
+        entries = f"shared by both sides: {sizes['source']:,} entries"
+    else:
+        entries = f"one per side: {sizes['source']:,} entries (source), {sizes['target']:,} (target)"
+    lines.append(f"{meta['subwords']}, {entries}.")
     asked = plan["vocab_size"]
     if asked is not None and max(sizes.values()) < asked:
         lines.append(f"You asked for {asked:,}; this text yields only {max(sizes.values()):,}.")
