@@ -94,9 +94,15 @@ def test_the_page_on_preparing_data_works_as_written(tmp_path: Path, monkeypatch
 
 def test_a_rerun_does_nothing_and_another_plan_is_rejected(tmp_path: Path) -> None:
     write_corpus(tmp_path)
-    assert run(*arguments(tmp_path)).returncode == 0
+    first = run(*arguments(tmp_path))
+    assert (first.returncode, first.stdout.splitlines()[-1]) == (0, f"Prepared: {tmp_path / 'data'}")
     before = fingerprint(tmp_path / "data")
-    assert run(*arguments(tmp_path)).returncode == 0
+    again = run(*arguments(tmp_path))
+    folder = tmp_path / "data"
+    assert (again.returncode, again.stdout) == (
+        0,
+        f"Already prepared: {folder}. Its report is {folder / 'report.md'}.\n",
+    )
     assert fingerprint(tmp_path / "data") == before
     other = run(*arguments(tmp_path), "--separate-vocab")
     assert other.returncode == 2

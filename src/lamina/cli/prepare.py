@@ -129,6 +129,7 @@ def prepare(
     if annotator is not None and not (train_m2 or valid_m2 or test_m2):
         raise UsageError("--annotator requires --train-m2, --valid-m2 or --test-m2.")
     has_test = test or test_pairs or test_m2
+    before = time_of_completion(out)
     with show_progress(quiet) as progress:
         data = prepare_data(
             choose_pairs("train", train, train_pairs, train_m2, annotator),
@@ -154,13 +155,22 @@ def prepare(
             workers=workers,
             progress=progress,
         )
-    if not quiet:
+    if not quiet and time_of_completion(out) == before:
+        print(f"Already prepared: {out}. Its report is {out / 'report.md'}.")
+    elif not quiet:
         print((out / "report.md").read_text(encoding="utf-8"))
         print(f"Prepared: {out}")
     source, target = data.meta["plan"]["languages"]
     copies = (train_m2 is not None or source == target) and not separate_vocab
     system = "pointer-generator" if copies else "surface-fusion"
     say_next("lamina", "train", system, "--data", out, "--out", "runs/first", quiet=quiet)
+
+
+def time_of_completion(out: Path) -> int | None:
+    """When a data folder was completed; None if it is not complete."""
+    from lamina.corpus.prepared import META
+
+    return (out / META).stat().st_mtime_ns if (out / META).is_file() else None
 
 
 def choose_pairs(
