@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log10
 from pathlib import Path
 from statistics import median
 
@@ -52,7 +51,8 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
 def verdict(last: Sequence[float]) -> str:
     """Describe the spread of the final gradient norms."""
     ratio = max(last) / min(last) if min(last) > 0 else float("inf")
-    times = f"{ratio:.0f}"
-    if ratio >= 1e4:
-        times = "∞" if ratio == float("inf") else "10" + f"{log10(ratio):.0f}".translate(SUPERSCRIPT)
+    times = "∞" if ratio == float("inf") else f"{ratio:.0f}"
+    if 1e4 <= ratio < float("inf"):
+        digit, exponent = f"{ratio:.0e}".split("e+")
+        times = f"{digit}·10{str(int(exponent)).translate(SUPERSCRIPT)}"
     return f"final gradients differ by up to {times}× between layers"
