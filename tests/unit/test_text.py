@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lamina.errors import DataError, UsageError
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import TextPipeline, make_pipeline
-from lamina.text.subwords import count_vocabulary, learn_bpe, learn_sentencepiece
+from lamina.text.subwords import SentencePiece, count_vocabulary, learn_bpe, learn_sentencepiece
 from lamina.text.vocabulary import EOS, UNK
 
 TEXT = [
@@ -105,6 +105,15 @@ def test_an_empty_line_is_encoded_as_eos() -> None:
 
 def test_learning_twice_gives_the_same_model() -> None:
     assert learn_sentencepiece(TEXT, 400) == PIECES
+
+
+def test_frequent_words_are_whole_pieces() -> None:
+    """Fails with SentencePiece 0.2.3, which splits them into characters."""
+    topics = ("budget", "roof", "contract", "trip", "garden", "exam")
+    lines = [f"The {topic} is due on day {day}." for topic in topics for day in range(1, 31)]
+    subwords = SentencePiece(learn_sentencepiece(lines, 400))
+    (ids,) = subwords.encode(["The garden is due on day 29."])
+    assert [subwords.vocabulary.symbols[token] for token in ids[:6]] == "▁The ▁garden ▁is ▁due ▁on ▁day".split()
 
 
 def test_the_vocabulary_size_is_an_upper_limit() -> None:
