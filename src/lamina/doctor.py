@@ -35,11 +35,15 @@ class Check:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A package that Lamina or one of its extras requires, with its minimum version."""
+    """A package that Lamina or one of its extras requires, with its minimum version and the first excluded one."""
 
     package: str
     lowest: str
+    excluded: str | None
     extra: str | None
+
+    def __str__(self) -> str:
+        return f"{self.package}>={self.lowest}" + (f",<{self.excluded}" if self.excluded else "")
 
     def find(self) -> tuple[bool, str]:
         """Return whether the package works, and its version or the problem."""
@@ -49,6 +53,8 @@ class Requirement:
             return False, "missing"
         if numbers(version) < numbers(self.lowest):
             return False, f"{version} is too old"
+        if self.excluded is not None and numbers(version) >= numbers(self.excluded):
+            return False, f"{version} is too new"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -90,7 +96,7 @@ def versions() -> Iterator[Check]:
     for requirement in requirements():
         if requirement.extra is None:
             works, found = requirement.find()
-            fix = "" if works else f"; pip install '{requirement.package}>={requirement.lowest}'"
+            fix = "" if works else f"; pip install '{requirement}'"
             yield Check("versions", requirement.package, f"{found}{fix}", works)
 
 
@@ -114,9 +120,18 @@ def requirements() -> list[Requirement]:
         declared = metadata.requires("lamina") or []
     except metadata.PackageNotFoundError:
         return []
-    pattern = re.compile(r"""(?P<package>[\w.-]+)[^;\d]*(?P<lowest>[\d.]*).*?(extra == ["'](?P<extra>[\w-]+)["'])?$""")
-    matches = [match for match in map(pattern.match, declared) if match]
-    return [Requirement(match["package"], match["lowest"], match["extra"]) for match in matches]
+    return [parse_requirement(line) for line in declared]
+
+
+def parse_requirement(line: str) -> Requirement:
+    """A requirement such as `numpy<3,>=1.26; extra == "x"`; its bounds may have any order."""
+
+    def find(pattern: str) -> str | None:
+        match = re.search(pattern, line)
+        return match[1] if match else None
+
+    lowest, excluded = find(r"^[^;]*>=\s*([\d.]+)") or "0", find(r"^[^;]*<\s*([\d.]+)")
+    return Requirement(find(r"^([\w.-]+)") or line, lowest, excluded, find(r"""extra == ["']([\w-]+)["']"""))
 
 
 def devices() -> Iterator[Check]:

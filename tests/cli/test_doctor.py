@@ -79,17 +79,35 @@ def test_a_missing_dependency_says_how_to_install_it(monkeypatch: pytest.MonkeyP
     def pretend(package: str) -> str:
         if package in ("rich", "tensorboard"):
             raise metadata.PackageNotFoundError(package)
-        return {"numpy": "1.25.2"}.get(package) or version(package)
+        return {"numpy": "1.25.2", "sentencepiece": "0.2.3"}.get(package) or version(package)
 
     monkeypatch.setattr(metadata, "version", pretend)
     found = report(code=1)
     assert found["versions"]["rich"]["found"] == "missing; pip install 'rich>=13.7'"
     assert found["versions"]["numpy"]["found"] == "1.25.2 is too old; pip install 'numpy>=1.26'"
+    limits = "; pip install 'sentencepiece>=0.2,<0.2.3'"
+    assert found["versions"]["sentencepiece"]["found"] == f"0.2.3 is too new{limits}"
     assert found["extras"]["track"] == {
         "found": "tensorboard missing; pip install 'lamina[track]'",
         "works": False,
         "needed": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("torch>=2.6", doctor.Requirement("torch", "2.6", None, None)),
+        ("sentencepiece<0.2.3,>=0.2", doctor.Requirement("sentencepiece", "0.2", "0.2.3", None)),
+        (
+            """uvloop>=0.19; sys_platform < "4" and extra == 'serve'""",
+            doctor.Requirement("uvloop", "0.19", None, "serve"),
+        ),
+        ("types-PyYAML ; extra == 'dev'", doctor.Requirement("types-PyYAML", "0", None, "dev")),
+    ],
+)
+def test_requirements_are_read_in_any_order(line: str, wanted: doctor.Requirement) -> None:
+    assert doctor.parse_requirement(line) == wanted
 
 
 def test_a_missing_extra_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
