@@ -14,9 +14,10 @@ from lamina.store.history import read_records
 
 READING = (
     "The norm of the gradient of the loss with respect to the parameters of each encoder layer, recorded during "
-    "training. Wei et al. (2020, Figure 5) show that MSC balances it between bottom and top layers. Lines that stay "
-    "close together mean that all layers learn; lines that are orders of magnitude apart mean that some layers "
-    "hardly learn, or are unstable."
+    "training. Wei et al. (2020, Figure 5) show that MSC balances it between bottom and top layers of a deep encoder. "
+    "Lines that stay close together, within a factor of ten or so, mean that all layers learn; with few layers, they "
+    "usually do in any system. Lines that are orders of magnitude apart mean that some layers hardly learn, or are "
+    "unstable."
 )
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -40,7 +41,7 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
         title = f"{name}: {verdict([norms[-1] for norms in by_layer.values()])}"
         drawing = line_chart(series, x, y, "encoder layer", title)
         without = f"; frozen layers (not shown): {frozen}" if frozen else ""
-        caption = f"{name}: {counted(len(series), 'encoder layer')} over {counted(steps[-1], 'update')}{without}."
+        caption = f"{name}: {counted(len(series), 'encoder layer')}, recorded up to update {steps[-1]:,}{without}."
         pictures.append(Picture(file_name(name), drawing, caption))
         rows += [(name, number, norms[0], median(norms), norms[-1]) for number, norms in by_layer.items()]
     data = {name: [{"step": step, "norms": norms} for step, norms in each] for name, each in recorded.items()}

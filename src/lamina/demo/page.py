@@ -48,7 +48,8 @@ def attention(run: Path, outputs: Outputs) -> Finding:
     found = analyze_attention(run, outputs.sources[outputs.examples(1)[0]])
     top, *others = found.pictures
     surface = [picture for picture in others if picture.name == "surface"]
-    return replace(found, pictures=[top, *surface], rows=[])
+    rest = "The other layers, heads and streams are drawn by lamina analyze attention (see Next steps)."
+    return replace(found, reading=f"{found.reading} {rest}", pictures=[top, *surface], rows=[])
 
 
 def next_commands(out: Path) -> str:
