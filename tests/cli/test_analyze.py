@@ -92,8 +92,14 @@ def test_gradients_match_the_records(trained: TrainedRun, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("last", "times"),
-    [([0.1, 0.3], "3"), ([4.0e-06, 0.1348], "3·10⁴"), ([2e-11, 0.2], "1·10¹⁰"), ([0.0, 0.2], "∞")],
-    ids=["3", "33700", "10^10", "infinite"],
+    [
+        ([0.1, 0.3], "3.0"),
+        ([0.1, 1.8], "18"),
+        ([4.0e-06, 0.1348], "3·10⁴"),
+        ([2e-11, 0.2], "1·10¹⁰"),
+        ([0.0, 0.2], "∞"),
+    ],
+    ids=["3", "18", "33700", "10^10", "infinite"],
 )
 def test_the_spread_of_gradients_is_a_readable_number(last: list[float], times: str) -> None:
     assert gradients.verdict(last) == f"final gradients differ by up to {times}× between layers"
@@ -110,7 +116,7 @@ def test_frozen_layers_keep_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text(f"{json.dumps(record)}\n")
     found = gradients.analyze_gradients([tmp_path])
     assert [row[1] for row in found.rows] == list(range(2, len(norms) + 1))
-    assert found.pictures[0].caption.endswith("over 10 updates; frozen layers (not shown): 1.")
+    assert found.pictures[0].caption.endswith("recorded up to update 10; frozen layers (not shown): 1.")
 
 
 def test_difficulty_by_hand() -> None:

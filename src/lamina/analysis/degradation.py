@@ -18,9 +18,9 @@ from lamina.translation import Translator, load
 from lamina.translation.loading import other_vocabulary
 
 READING = (
-    "BLEU and loss by encoder depth, on training pairs and on validation pairs. Wei et al. (2020, Figure 2): deep "
-    "plain encoders score lower than shallow ones even on training pairs, so overfitting is not the cause; MSC "
-    "improves with depth on both."
+    "BLEU and loss on training and validation pairs: lines by encoder depth, or bars if all runs have the same "
+    "depth. Wei et al. (2020, Figure 2) report that deep plain encoders score lower than shallow ones even on training "
+    "pairs, so overfitting is not the cause, and that MSC improves with depth on both."
 )
 
 
@@ -46,7 +46,7 @@ def analyze_degradation(runs: Sequence[Path], data: Path, sentences: int = 500, 
     ]
     head = ("run", "encoder", "layers", "pairs", "BLEU", "loss")
     content = {"sentences": sentences, "runs": [dict(zip(head, row, strict=True)) for row in rows]}
-    return Finding("degradation", "Scores by depth", READING, pictures, head, rows, content)
+    return Finding("degradation", "Scores on training and validation pairs", READING, pictures, head, rows, content)
 
 
 def family(encoder: str, norm: str) -> str:
@@ -74,14 +74,14 @@ def measure(translator: Translator, pairs: Sequence[tuple[list[int], list[int]]]
 def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, label: str, split: str) -> Picture:
     """Draw a line per family; both splits share the same axes."""
     pairs = "training" if split == "train" else "validation"
-    name, caption = f"{label.split()[0].lower()}-{pairs}", f"{label} on {pairs} pairs, by encoder depth."
+    name, caption = f"{label.split()[0].lower()}-{pairs}", f"{label} on {pairs} pairs"
     own = [row for row in rows if row[3] == split]
     if len({row[2] for row in rows}) == 1:  # a single depth: bars instead of lines
         bars = Bars(label, [float(row[column]) for row in own])
         axis = Axis.over(label, bars.values, zero=True)
         best = max(own, key=lambda row: row[4]) if column == 4 else min(own, key=lambda row: row[5])
         title = f"{label.split()[0]} on {pairs} pairs, {counted(own[0][2], 'encoder layer')}: {best[0]} is best"
-        return Picture(name, bar_chart([row[0] for row in own], [bars], axis, "run", title), caption)
+        return Picture(name, bar_chart([row[0] for row in own], [bars], axis, "run", title), f"{caption}.")
     series = [
         Series(kind, sorted((row[2], float(row[column])) for row in rows if (row[1], row[3]) == (kind, split)))
         for kind in sorted({row[1] for row in rows})
@@ -89,7 +89,9 @@ def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, l
     x = Axis.at("encoder layers", [row[2] for row in rows])
     y = Axis.over(label, [float(row[column]) for row in rows])
     return Picture(
-        name, line_chart(series, x, y, title=f"{label.split()[0]} on {pairs} pairs{verdict(series)}"), caption
+        name,
+        line_chart(series, x, y, title=f"{label.split()[0]} on {pairs} pairs{verdict(series)}"),
+        f"{caption}, by encoder depth.",
     )
 
 

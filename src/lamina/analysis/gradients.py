@@ -17,7 +17,7 @@ READING = (
     "training. Wei et al. (2020, Figure 5) show that MSC balances it between bottom and top layers of a deep encoder. "
     "Lines that stay close together, within a factor of ten or so, mean that all layers learn; with few layers, they "
     "usually do in any system. Lines that are orders of magnitude apart mean that some layers hardly learn, or are "
-    "unstable."
+    "unstable. The table has the first, the median and the last recorded norm of each layer."
 )
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -52,7 +52,7 @@ def analyze_gradients(runs: Sequence[Path]) -> Finding:
 def verdict(last: Sequence[float]) -> str:
     """Describe the spread of the final gradient norms."""
     ratio = max(last) / min(last) if min(last) > 0 else float("inf")
-    times = "∞" if ratio == float("inf") else f"{ratio:.0f}"
+    times = "∞" if ratio == float("inf") else f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
     if 1e4 <= ratio < float("inf"):
         digit, exponent = f"{ratio:.0e}".split("e+")
         times = f"{digit}·10{str(int(exponent)).translate(SUPERSCRIPT)}"

@@ -38,7 +38,7 @@ function attention(sentence, word) {
   const names = sentence.source_words.map(({ text }) => text);
   const rows = sentence.attention_layers.map((matrix, layer) =>
     [`decoder ${layer + 1}`, sourceWeights(matrix, word.tokens, sentence.source_words)]);
-  return panel("Attention", [table("Attention to each source word", names, rows)], "panel-attention");
+  return panel("Attention", [table("Attention to each source word; the rest goes to the end symbol", names, rows)], "panel-attention");
 }
 
 function layerWeights(sentence, word) {
