@@ -79,7 +79,8 @@ class Loss:
         return self.total / (self.tokens.clamp(min=1) if isinstance(self.tokens, Tensor) else max(1, self.tokens))
 
     def __repr__(self) -> str:
-        return f"Loss(mean={float(self.mean()):.4f}, total={float(self.total):.4f}, tokens={int(self.tokens)})"
+        mean, total = self.mean().item(), self.total.item()
+        return f"Loss(mean={mean:.4f}, total={total:.4f}, tokens={int(self.tokens)})"
 
 
 Tree = TypeVar("Tree")
