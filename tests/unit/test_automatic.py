@@ -37,11 +37,23 @@ def test_more_text_means_a_larger_model_and_less_dropout() -> None:
 
 def test_overrides_apply_and_the_choice_is_described() -> None:
     source = Source("msc", automatic_recipe("msc", meta(29_000)))
-    recipe = load_recipe(source, ["train.lr=1e-4", ("train.max_steps", 3000)], (8000, 8000), True)
+    recipe = load_recipe(source, ["train.lr=1e-4", ("train.label_smoothing", 0.0)], (8000, 8000), True)
     assert describe_choice(recipe, 29_000, Path("runs/x")) == (
-        "Settings for 29,000 training pairs: size tiny, dropout 0.3, 3,000 steps of 2,048 tokens, lr 0.0001 after "
+        "Settings for 29,000 training pairs: size tiny, dropout 0.3, 8,500 steps of 2,048 tokens, lr 0.0001 after "
         "1,062 steps of warm-up, validation every 425 steps. To change them, use --set or a copy of runs/x/recipe.yaml."
     )
+
+
+def test_fewer_steps_shrink_warm_up_and_intervals() -> None:
+    def chosen(max_steps: object) -> list[int]:
+        train = automatic_recipe("msc", meta(29_000), max_steps=max_steps)["train"]
+        return [train[key] for key in ("max_steps", "warmup", "save_every", "validate_every")]
+
+    assert chosen(3000) == [3000, 375, 150, 150]
+    assert chosen(300) == [300, 37, 50, 50]
+    assert chosen(3) == [3, 0, 3, 3]
+    for unchanged in (None, 8500, 100_000, "many"):  # a longer run keeps its warm-up, so that it can be resumed
+        assert chosen(unchanged) == [8500, 1062, 425, 425]
 
 
 def test_the_described_size_is_that_of_the_model() -> None:

@@ -46,15 +46,22 @@ def system_name(given: str | os.PathLike[str]) -> str | None:
     return name if name in SYSTEMS and not Path(name).is_file() else None
 
 
-def automatic_recipe(system: str, meta: Mapping[str, Any], processes: int = 1) -> dict[str, Any]:
-    """A recipe for prepared data with this `meta.json`; an update is the same for any number of processes."""
+def automatic_recipe(
+    system: str, meta: Mapping[str, Any], processes: int = 1, max_steps: object = None
+) -> dict[str, Any]:
+    """A recipe for prepared data with this `meta.json`; an update is the same for any number of processes.
+
+    If the user asks for fewer `max_steps`, warm-up and intervals shrink in proportion.
+    """
     train = meta["splits"]["train"]
     tier = next(each for each in TIERS if train["pairs"] <= each.pairs)
     accumulate = max(1, tier.accumulate // processes)
     wanted = tier.passes * train["tokens"]["target"] / (tier.batch_tokens * tier.accumulate)
     steps = int(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
     steps = round(steps, -2)
-    every = steps // VALIDATIONS
+    if isinstance(max_steps, int):
+        steps = min(max(max_steps, 1), steps)
+    every = min(steps, max(steps // VALIDATIONS, FEWEST_STEPS // VALIDATIONS))
     return {
         "name": system,
         "system": system,

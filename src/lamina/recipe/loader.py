@@ -65,6 +65,15 @@ class Source:
                 self.locations[path] = f"{self.name}:{key.start_mark.line + 1}:"
                 self._record(value, f"{path}.")
 
+    def apply(self, overrides: Sequence[str | tuple[str, Any]]) -> Source:
+        """Apply overrides, each `key.path=value` in YAML, or a key and a value."""
+        for each in overrides:
+            if isinstance(each, str):
+                self.override(each)
+            else:
+                self.set(*each, ARGUMENT)
+        return self
+
     def override(self, assignment: str) -> None:
         """Apply one `key.path=value`; the value is YAML."""
         key, equals, value = assignment.partition("=")
@@ -103,18 +112,20 @@ Given = str | os.PathLike[str] | Mapping[str, Any]  # a file, the name of a ship
 def load_recipe_for(data: PreparedData, given: Given, overrides: Sequence[str | tuple[str, Any]] = ()) -> Recipe:
     """Load a complete recipe for this data. An override is `key.path=value` in YAML, or a key and a value."""
     source, target = data.text.source.vocabulary, data.text.target.vocabulary
-    return load_recipe(open_recipe(given, data), overrides, (len(source), len(target)), source == target)
+    return load_recipe(open_recipe(given, data, overrides), overrides, (len(source), len(target)), source == target)
 
 
-def open_recipe(given: Given, data: PreparedData) -> Source | Traversable:
-    """Resolve RECIPE."""
+def open_recipe(given: Given, data: PreparedData, overrides: Sequence[str | tuple[str, Any]]) -> Source | Traversable:
+    """Resolve RECIPE; a system's automatic settings take the overridden number of steps into account."""
     if isinstance(given, Mapping):
         return Source("recipe", given)
     system = system_name(given)
     if system is None:
         return find_recipe(Path(given))
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun
-    return Source(system, automatic_recipe(system, data.meta, processes))
+    train = Source(system, {}).apply(overrides).content.get("train")
+    max_steps = train.get("max_steps") if isinstance(train, dict) else None
+    return Source(system, automatic_recipe(system, data.meta, processes, max_steps))
 
 
 def load_recipe(
@@ -125,11 +136,7 @@ def load_recipe(
 ) -> Recipe:
     """Load a complete recipe for data with these vocabularies."""
     source = given if isinstance(given, Source) else Source.read(given)
-    for each in overrides:
-        if isinstance(each, str):
-            source.override(each)
-        else:
-            source.set(*each, ARGUMENT)
+    source.apply(overrides)
     problems: list[Problem] = []
     content = source.content
     problems.extend(Problem(str(key), unknown_key(str(key), KEYS)) for key in content if key not in KEYS)
