@@ -16,12 +16,15 @@ from lamina.api.training import train
 from lamina.version import __version__
 
 if TYPE_CHECKING:
-    from lamina.analysis.finding import Finding
+    from lamina.analysis.finding import Finding, Picture
     from lamina.corpus.prepared import PreparedData
+    from lamina.errors import LaminaError
     from lamina.figures.figure import Figure
+    from lamina.recipe.options import SearchOptions, TrainOptions
     from lamina.scoring.compare import Comparison
     from lamina.scoring.evaluation import Scores
     from lamina.scoring.protocol import Score
+    from lamina.search.sampling import SamplingSettings
     from lamina.store.run import Run
     from lamina.training.callbacks import Callback, SaveEvent, StepEvent, StopTraining, ValidationEvent
     from lamina.translation import Translation, Translator
@@ -31,13 +34,18 @@ CLASSES = {  # class to module, imported on first use
     "Comparison": "lamina.scoring.compare",
     "Figure": "lamina.figures.figure",
     "Finding": "lamina.analysis.finding",
+    "LaminaError": "lamina.errors",
+    "Picture": "lamina.analysis.finding",
     "PreparedData": "lamina.corpus.prepared",
     "Run": "lamina.store.run",
     "SaveEvent": "lamina.training.callbacks",
+    "SamplingSettings": "lamina.search.sampling",
     "Score": "lamina.scoring.protocol",
+    "SearchOptions": "lamina.recipe.options",
     "Scores": "lamina.scoring.evaluation",
     "StepEvent": "lamina.training.callbacks",
     "StopTraining": "lamina.training.callbacks",
+    "TrainOptions": "lamina.recipe.options",
     "Translation": "lamina.translation.result",
     "Translator": "lamina.translation.translator",
     "ValidationEvent": "lamina.training.callbacks",
@@ -48,13 +56,18 @@ __all__ = [
     "Comparison",
     "Figure",
     "Finding",
+    "LaminaError",
+    "Picture",
     "PreparedData",
     "Run",
+    "SamplingSettings",
     "SaveEvent",
     "Score",
     "Scores",
+    "SearchOptions",
     "StepEvent",
     "StopTraining",
+    "TrainOptions",
     "Translation",
     "Translator",
     "ValidationEvent",

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 
 class LaminaError(Exception):
-    """Base class; the message says what went wrong, where, and how to fix it."""
+    """Base class; the message says what went wrong, where, and how to fix it.
+
+    Example:
+        >>> try:
+        ...     lamina.load("runs/firts")
+        ... except lamina.LaminaError as error:
+        ...     print(error)
+        runs/firts: not found.
+    """
 
     exit_code = 1
 

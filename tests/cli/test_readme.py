@@ -33,22 +33,16 @@ def test_the_table_of_systems_matches_the_code() -> None:
         assert cells == [system.encoder, system.bridge, system.head]
 
 
+SMALLER = "--set train.max_steps=6 --set model.d_model=16 --set model.ffn_size=32 --set model.heads=2"
+
+
 def test_four_commands_from_text_to_a_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = README.read_text().partition("## Your own text")[2]
-    commands, recipe = re.search(r"```\n(lamina prepare.*?)```\n\n```yaml\n(.*?)```", text, flags=re.DOTALL).groups()
-    smaller = {
-        "size: tiny": "size: tiny, d_model: 16, ffn_size: 32, heads: 2",
-        "8000": "6",
-        "warmup: 2000": "warmup: 2",
-    }
-    for old, new in smaller.items():
-        assert old in recipe
-        recipe = recipe.replace(old, new)
+    commands = text.split("```\n")[1].replace("lamina train surface-fusion", f"lamina train surface-fusion {SMALLER}")
     monkeypatch.chdir(tmp_path)
     write_demo(tmp_path, train=120, valid=8, test=8)
     for language in ("en", "de"):
         (tmp_path / f"valid.{language}").rename(tmp_path / f"dev.{language}")
-    (tmp_path / "recipe.yaml").write_text(recipe)
     ran = [shlex.split(command)[1:] for command in commands.splitlines()]
     assert [words[0] for words in ran] == ["prepare", "train", "translate", "eval"]
     results = [run_lamina(*words) for words in ran]

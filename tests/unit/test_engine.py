@@ -31,8 +31,8 @@ from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.decode import SearchSettings
 from lamina.search.hypothesis import Hypothesis
 from lamina.translation.backends import EngineBackend, SourceBatch, choose_backend
+from lamina.translation.batches import BATCH_TOKENS, cut_batches
 from lamina.translation.torch_backend import TorchBackend
-from lamina.translation.translator import BATCH_TOKENS, cut_batches
 from support import LEGAL, VARIANTS, Searcher, build_combination, make_batch, rows_of, scramble, small
 
 SHORT = SearchSettings(beam=3, max_length=(1.0, 3))

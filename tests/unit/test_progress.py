@@ -22,7 +22,7 @@ def run_two(steps: int) -> None:
     with show_training() as show:
         for step in range(1, steps + 1):
             show("plain", step, steps, 5.0 / step)
-            show("fused", step, steps, 6.0 / step)
+            show("fused", step, steps, None if step < 4 else 6.0 / step)
 
 
 def test_a_terminal_has_one_bar_per_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,16 +30,17 @@ def test_a_terminal_has_one_bar_per_run(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     run_two(20)
-    picture = terminal.getvalue().rpartition("plain  loss 0.25")[2]  # the last frame
-    assert "fused  loss 0.30" in picture
-    assert picture.count("loss") == 1
+    picture = terminal.getvalue().rpartition("plain  validation perplexity 0.25")[2]  # the last frame
+    assert "fused  validation perplexity 0.30" in picture
+    assert picture.count("perplexity") == 1
 
 
 def test_without_a_terminal_each_tenth_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     run_two(20)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].strip() == "plain: step 2 of 20, loss 2.50"
-    assert lines[-1].strip() == "fused: step 20 of 20, loss 0.30"
+    assert lines[0].strip() == "plain: step 2 of 20, validation perplexity 2.50"
+    assert lines[1].strip() == "fused: step 2 of 20"
+    assert lines[-1].strip() == "fused: step 20 of 20, validation perplexity 0.30"
     assert len(lines) == 20
 
 

@@ -7,24 +7,45 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 from lamina.analysis.page import figure, folded, page, paragraph, section, side_by_side, table
 from lamina.base.files import StrPath, write_file
 from lamina.base.wording import counted
+from lamina.errors import UsageError
+from lamina.figures.figure import save_svg
+from lamina.figures.tables import text_table
 
 Cell = str | int | float
 
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """An SVG with a file name and a caption."""
+    """An SVG with a file name and a caption; notebooks display it.
+
+    Example:
+        >>> picture = lamina.analyze.gradients("runs/first").pictures[0]
+        >>> picture.title
+        'first: final gradients differ by up to ...× between layers'
+        >>> picture.save("gradients.svg")
+        PosixPath('gradients.svg')
+    """
 
     name: str
     svg: str
     caption: str
     detail: bool = False  # collapsed on pages
+
+    @property
+    def title(self) -> str:
+        """The title that is drawn above the figure."""
+        return unescape(self.svg.partition('aria-label="')[2].partition('"')[0])
+
+    def save(self, path: StrPath) -> Path:
+        """Write the SVG to a file and return its path."""
+        return save_svg(self.svg, path)
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -53,6 +74,10 @@ class Finding:
     rows: Sequence[tuple[Cell, ...]]
     data: dict[str, Any]
 
+    def __str__(self) -> str:
+        titles = [picture.title for picture in self.pictures if not picture.detail]
+        return "\n".join([text_table([self.head, *self.texts(self.rows)]), "", *titles])
+
     def __repr__(self) -> str:
         pictures, rows = counted(len(self.pictures), "picture"), counted(len(self.rows), "row")
         return f"Finding({self.name!r}, {pictures}, {rows})"
@@ -63,6 +88,8 @@ class Finding:
     def write(self, folder: StrPath) -> list[Path]:
         """Write NAME.html (the whole page), NAME.json, NAME.csv and the figures; return their paths."""
         folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder}: is a file; choose a folder.")
         paths = self.paths(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_file(paths[0], page(self.title, [paragraph(self.reading), *self.parts()]))

@@ -145,6 +145,9 @@ def curve(records: Mapping[str, Records], kind: str, key: str, title: str, capti
     x = Axis.over("training step", [step for step, _ in points], zero=True)
     y = Axis.over(LOSS if key == "nll" else "BLEU", [value for _, value in points], log=key == "nll")
     choose = min if key == "nll" else max
-    best = choose((choose(value for _, value in each.points), each.name) for each in series)
-    drawn = line_chart(series, x, y, title=f"{title}: {best[1]} reaches {best[0]:.3g}")
+    if kind == "train":  # too noisy for its minimum to mean anything
+        best, verb = choose((each.points[-1][1], each.name) for each in series), "ends at"
+    else:
+        best, verb = choose((choose(value for _, value in each.points), each.name) for each in series), "reaches"
+    drawn = line_chart(series, x, y, title=f"{title}: {best[1]} {verb} {best[0]:.3g}")
     return figure(drawn, caption)

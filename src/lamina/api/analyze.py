@@ -7,7 +7,6 @@ The other arguments are the options of the subcommands of `lamina analyze`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,11 @@ def attention(run: StrPath, source: str, target: str | None = None, *, checkpoin
         ['layer2', 'layer2-head1', 'layer2-head2', 'layer1', 'surface']
     """
     from lamina.analysis.attention import analyze_attention
+    from lamina.api.arguments import reject
 
+    for name, text in (("source", source), ("target", target)):
+        if not isinstance(text, str | None):
+            reject(name, "one sentence", text)
     return analyze_attention(_paths(run)[0], source, target, checkpoint)
 
 
@@ -62,7 +65,9 @@ def layers(run: StrPath, test: TestSet | None = None, *, sentences: int = 200, c
         ('mixing', '1', 'embedding')
     """
     from lamina.analysis.layers import analyze_layers
+    from lamina.api.arguments import check_counts
 
+    check_counts(sentences=sentences)
     pairs = [] if test is None else list(zip(*_read(test), strict=True))[:sentences]
     return analyze_layers(_paths(run)[0], pairs, checkpoint)
 
@@ -106,7 +111,9 @@ def difficulty(runs: Runs, test: TestSet, *, checkpoints: int = 5) -> Finding:
         ['simple', 'ordinary', 'difficult', 'challenging']
     """
     from lamina.analysis.difficulty import analyze_difficulty
+    from lamina.api.arguments import check_counts
 
+    check_counts(checkpoints=checkpoints)
     return analyze_difficulty(_paths(runs), checkpoints, *_read(test))[0]
 
 
@@ -119,7 +126,11 @@ def degradation(runs: Runs, data: StrPath, *, sentences: int = 500, seed: int = 
         ['train', 'valid', 'train', 'valid']
     """
     from lamina.analysis.degradation import analyze_degradation
+    from lamina.api.arguments import check_counts, check_path
 
+    check_path("data", data, "the data folder that the runs were trained on")
+    check_counts(sentences=sentences)
+    check_counts(0, seed=seed)
     return analyze_degradation(_paths(runs), _paths(data)[0], sentences, seed)
 
 
@@ -135,9 +146,12 @@ def report(runs: Runs, test: TestSet | None = None, *, out: StrPath | None = Non
     from pathlib import Path
 
     from lamina.analysis.report import write_report
+    from lamina.errors import UsageError
 
     paths = _paths(runs)
     path = paths[0] / "report.html" if out is None else Path(out)
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; give the name of a file, such as report.html.")
     write_report(path, paths, None if test is None else _read(test))
     return path
 
@@ -145,10 +159,22 @@ def report(runs: Runs, test: TestSet | None = None, *, out: StrPath | None = Non
 def _paths(runs: Runs) -> list[Path]:
     from pathlib import Path
 
-    return [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(run) for run in runs]
+    from lamina.api.arguments import as_list, check_path
+    from lamina.errors import UsageError
+
+    given = as_list(runs)
+    if not given:
+        raise UsageError("No run was given.")
+    for run in given:
+        check_path("run", run, "the path of a run, or a Run")
+    return [Path(run) for run in given]
 
 
 def _read(test: TestSet) -> tuple[list[str], list[str]]:
     from lamina.corpus.sources import read_pairs
 
     return read_pairs(test, "test")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -51,8 +51,13 @@ def load(
         >>> translation.text
         '...'
     """
+    from lamina.api.arguments import DEVICES, check_choice, check_counts, check_path
     from lamina.translation import load as load_translator
 
+    for each in (run, *others):
+        check_path("run", each, "a path; for an ensemble, give several arguments")
+    check_choice("device", device, DEVICES)
+    check_counts(threads=threads)
     return load_translator(
         run, *others, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist
     )
@@ -68,7 +73,8 @@ def save(
 ) -> str:
     """Save a model, for example from your own training loop, as a model folder.
 
-    `lamina.load` and every command that takes a model can open the folder.
+    `lamina.load` and the commands that take a model can open the folder. If `out` is a model folder already, it is
+    replaced; any other existing folder or file is left alone, with an error.
 
     `text` provides the text pipeline: prepared data, a data folder, a run or a model folder; or two vocabularies, if
     text is already split into their entries. `decode` sets the default search options. Returns the folder.
@@ -83,11 +89,19 @@ def save(
     import os
     from pathlib import Path
 
+    from lamina.api.arguments import check_mapping
+    from lamina.errors import UsageError
+    from lamina.model.config import ModelConfig
     from lamina.recipe.decode import SearchSettings
-    from lamina.store.model_files import ModelFiles
+    from lamina.store.model_files import ModelFiles, check_replaceable
     from lamina.store.model_folder import write_model_folder
     from lamina.text.pipeline import as_pipeline
 
+    if not isinstance(getattr(model, "config", None), ModelConfig):
+        hint = " Pass its `module`." if hasattr(model, "module") else ""
+        raise UsageError(f"model must be one of Lamina's, but is a {type(model).__name__} instead.{hint}")
+    check_mapping("decode", decode, "{'beam': 4}")
+    check_replaceable(Path(out))
     pipeline = as_pipeline(text.text if hasattr(text, "text") else text)
     settings = SearchSettings().with_options(**(decode or {}))
     ModelFiles(Path(out), {}, pipeline, settings).check_vocabularies(

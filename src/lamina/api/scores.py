@@ -44,6 +44,7 @@ def evaluate(
         >>> lamina.evaluate(None, [("A dog.", "A dog.")], baseline="copy", metrics="chrf")["chrf"].score
         100.0
     """
+    from lamina.api.arguments import as_list
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
@@ -52,8 +53,8 @@ def evaluate(
 
     if (run is None) == (baseline is None):
         raise UsageError("Give either a run or a baseline (copy or lead-K).")
-    names = names_to_compare([metrics] if isinstance(metrics, str) else metrics)
-    sources, gold = open_test_set(test, references, lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
+    names = names_to_compare(as_list(metrics))
+    sources, gold = open_test_set(test, as_list(references), lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
     if run is None:
         return score_output(run_baseline(str(baseline), sources), names, gold)
     with show_progress(progress) as shown:
@@ -90,6 +91,7 @@ def compare(
         metric  system       score         difference  p (bootstrap)
         chrf    runs/first   ...
     """
+    from lamina.api.arguments import as_list, check_choice, check_counts
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
@@ -97,12 +99,15 @@ def compare(
     from lamina.scoring.evaluation import name_runs, open_test_set, run_on_test
     from lamina.scoring.metrics import names_to_compare
 
+    check_choice("significance", significance, ("bootstrap", "randomisation", "both"))
+    check_counts(samples=samples)
+    runs, baselines = as_list(runs), as_list(baselines)
     systems = [*baselines, *name_runs(runs)]
     if len(systems) < 2:
         given = f"Only {systems[0]} was given" if systems else "No run was given"
         raise UsageError(f"{given}. Give the baseline first, then the systems to compare with it.")
-    names = names_to_compare([metrics] if isinstance(metrics, str) else metrics)
-    sources, gold = open_test_set(test, references, lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
+    names = names_to_compare(as_list(metrics))
+    sources, gold = open_test_set(test, as_list(references), lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
     outputs = [run_baseline(name, sources) for name in baselines]
     with show_progress(progress) as shown:
         for run in runs:

@@ -37,9 +37,10 @@ def train(
     a shipped recipe, a recipe file, or a mapping with the same keys. `data` is the result of `lamina.prepare`, or its
     folder; `out` is the run folder (default: `runs/NAME`).
 
-    Keyword arguments are the keys of a recipe's `train`, such as `max_steps` and `lr`; `model` and `decode` are
-    mappings with the keys of those parts. All of them override the recipe. Progress is shown in terminals and
-    notebooks; `progress=False` hides it.
+    Keyword arguments are the keys of a recipe's `train`, such as `max_steps`, `lr` and `patience` (stop after this many
+    validations without improvement); `model` and `decode` are mappings with the keys of those parts. All of them
+    override the recipe. `help(lamina.TrainOptions)` and `help(lamina.SearchOptions)` list the keys of `train` and
+    `decode`. Progress is shown in terminals and notebooks; `progress=False` hides it.
 
     Example:
         >>> run = lamina.train("transformer", "data", "runs/new", max_steps=4, warmup=2, model={"d_model": 16})
@@ -50,13 +51,23 @@ def train(
         >>> lamina.load(run).translate("A dog runs.", max_length=(0, 3))
         Translation('...', score=-...)
     """
+    from lamina.api.arguments import DEVICES, as_list, check_choice, check_counts, check_mapping, check_path
     from lamina.base.progress import is_shown
+    from lamina.training.callbacks import check_callbacks
     from lamina.training.reporters import LineReporter
     from lamina.training.start import Start, train_run
 
+    if not isinstance(recipe, Mapping):
+        check_path("recipe", recipe, "the name of a system or recipe, a file or a mapping")
+    check_path("data", data, "the result of lamina.prepare, or its folder")
+    check_mapping("model", model, "{'size': 'tiny'}")
+    check_mapping("decode", decode, "{'beam': 4}")
+    check_choice("device", device, DEVICES)
+    check_counts(threads=threads)
+    watchers = check_callbacks(as_list(callbacks))
     parts: dict[str, Mapping[str, Any]] = {"model": model or {}, "decode": decode or {}, "train": train}
     overrides = [(f"{part}.{key}", value) for part, own in parts.items() for key, value in own.items()]
     overrides += [] if name is None else [("name", name)]
     start = Start(init_from, grow_from, device, threads, tensorboard)
     display = LineReporter() if is_shown(progress) else None
-    return train_run(recipe, data, out, overrides, start, display, callbacks)
+    return train_run(recipe, data, out, overrides, start, display, watchers)

@@ -231,4 +231,7 @@ def finish(finding: Finding, runs: list[Path], out: Path | None, force: bool, in
     check_page(page, others, inputs, force)
     paths = finding.write(folder)
     print_columns([finding.head, *finding.texts(finding.rows)])
+    for picture in finding.pictures:
+        if not picture.detail:
+            print(picture.title, file=sys.stderr)
     print(f"Page: {paths[0]}", file=sys.stderr)

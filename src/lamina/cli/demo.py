@@ -59,4 +59,7 @@ def demo(
     print(Comparison(rows))
     say("done")
     print(f"\nReport: {out / 'report.html'}")
+    if not quiet:
+        shortest = min(outputs.sources, key=len)
+        print(f"The models know only this corpus' words. A sentence to try: {shortest}", file=sys.stderr)
     say_next("lamina", "translate", out / "runs" / "fused", quiet=quiet)

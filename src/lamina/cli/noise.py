@@ -22,7 +22,10 @@ def noise(
         typer.Option("--output", metavar="SRC TGT", help="Output files: text with errors, clean text."),
     ],
     lang: Annotated[str, typer.Option("--lang", help="Language; en and uk have their own error tables.")] = "en",
-    errors: Annotated[Path | None, typer.Option("--errors", help="Error rate, mix and confusions (YAML).")] = None,
+    errors: Annotated[
+        Path | None,
+        typer.Option("--errors", help="Error rate (default: 0.12 of all words), mix and confusions (YAML)."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed; the same seed gives the same errors.")] = 1,
     force: Force = False,
 ) -> None:
@@ -35,6 +38,8 @@ def noise(
         lamina noise --lang uk --input clean.txt.gz --output noisy.src noisy.tgt --errors errors.yaml --seed 2
     """
     from lamina.base.reading import read_lines
+    from lamina.base.wording import counted
+    from lamina.cli.progress import show_progress
     from lamina.corpus.error_tables import TABLES
     from lamina.corpus.noise import Confusions, Noise
 
@@ -50,10 +55,15 @@ def noise(
         assert errors is not None
         learned = Confusions.learn(errors.parent / settings.confusions)
     maker = Noise(lang, settings, seed, learned)
-    with open_output(output[0]) as noisy, open_output(output[1]) as clean:
-        for noisy_line, clean_line in maker.pairs(read_lines(input_file)):
+    changed = total = 0
+    with show_progress() as progress, open_output(output[0]) as noisy, open_output(output[1]) as clean:
+        for total, (noisy_line, clean_line) in enumerate(maker.pairs(read_lines(input_file)), start=1):
             noisy.write(f"{noisy_line}\n")
             clean.write(f"{clean_line}\n")
+            changed += noisy_line != clean_line
+            progress("adding errors", total, None)
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in maker.made.most_common())
+    print(f"Errors in {changed:,} of {counted(total, 'line')}: {kinds or 'none'}.", file=sys.stderr)
 
 
 def read_errors(path: Path | None) -> ErrorSettings:

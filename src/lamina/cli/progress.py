@@ -18,22 +18,25 @@ def show_progress(quiet: bool = False) -> Iterator[Callable[[str, int, int | Non
 
 
 @contextmanager
-def show_training(quiet: bool = False) -> Iterator[Callable[[str, int, int, float], None]]:
-    """Yield a function (name, step, steps, loss) that shows the progress of training runs.
+def show_training(quiet: bool = False) -> Iterator[Callable[[str, int, int, float | None], None]]:
+    """Yield a function (name, step, steps, validation perplexity) that shows the progress of training runs.
 
     It draws a bar per run on a terminal; otherwise it prints a line after each tenth of the steps.
     """
     if quiet or sys.stderr.isatty():
         with _bars(quiet) as draw:
-            yield lambda name, step, steps, loss: draw(name, f"{name}  loss {loss:.2f}", step, steps)
+            yield lambda name, step, steps, valid: draw(
+                name, name if valid is None else f"{name}  validation perplexity {valid:.2f}", step, steps
+            )
         return
     printed: dict[str, int] = {}
 
-    def line(name: str, step: int, steps: int, loss: float) -> None:
+    def line(name: str, step: int, steps: int, valid: float | None) -> None:
         tenth = 10 * step // steps
         if tenth > printed.get(name, 0):
             printed[name] = tenth
-            print(f"         {name}: step {step} of {steps}, loss {loss:.2f}", file=sys.stderr)
+            perplexity = "" if valid is None else f", validation perplexity {valid:.2f}"
+            print(f"         {name}: step {step} of {steps}{perplexity}", file=sys.stderr)
 
     yield line
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lamina.cli.next_step import say_next
 from lamina.cli.tables import print_columns
 from lamina.errors import UsageError
 from lamina.names import nearest
@@ -107,8 +108,9 @@ def print_systems() -> None:
     print(
         "\nAny encoder, bridge and head can be combined, but bridge `collaborative` needs encoder `msc`, and bridge\n"
         "`grown` needs encoder `grown`. `layerwise` needs equal depths; for `blocks` and `msc` the encoder's depth\n"
-        "must be a multiple of the decoder's, unless block sizes are given. Next: lamina systems msc-72"
+        f"must be a multiple of the decoder's, unless block sizes are given. Sizes: {', '.join(SIZES)}."
     )
+    say_next("lamina", "systems", "msc")
 
 
 def print_content(content: dict[str, Any]) -> None:

@@ -94,6 +94,7 @@ class Noise:
             "punctuation": self.lose_punctuation,
         }
         self.weights = [getattr(settings.mix, kind) for kind in self.kinds]
+        self.made: Counter[str] = Counter()  # errors so far, by kind
 
     def pairs(self, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Pairs of a noisy line and its clean original."""
@@ -111,6 +112,7 @@ class Noise:
                 for kind in random.choices(list(self.kinds), self.weights, k=TRIES):
                     if (done := self.kinds[kind](words, at, random)) >= 0:
                         step = done
+                        self.made[kind] += 1
                         break
             at += step
         return " ".join(words)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamina.base.reading import damage_named, read_json
-from lamina.base.wording import listed
+from lamina.base.wording import counted, listed
 from lamina.corpus.shards import Ids, Shard, find_damage
 from lamina.errors import DataError
 from lamina.text.pipeline import TextPipeline
@@ -97,6 +97,9 @@ class Split:
 
     def __len__(self) -> int:
         return int(self.starts[-1])
+
+    def __repr__(self) -> str:
+        return f"Split({counted(len(self), 'pair')})"
 
     def __getitem__(self, index: int) -> tuple[Ids, Ids]:
         """Source and target ids of one pair, each ending with eos."""

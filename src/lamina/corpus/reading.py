@@ -67,7 +67,10 @@ class OneFile:
         kind = self.path.with_suffix("").suffix if self.path.suffix in (".gz", ".zst") else self.path.suffix
         parsers = {".tsv": parse_tsv, ".jsonl": self._parse_json}
         if kind not in parsers:
-            raise UsageError(f"{self.path}: a file of pairs must be .tsv or .jsonl, but is `{kind}` instead.")
+            if self.path.is_dir():
+                raise UsageError(f"{self.path}: is a folder; give a file of pairs, two parallel files, or pairs.")
+            found = f"is `{kind}` instead" if kind else "its name has no suffix"
+            raise UsageError(f"{self.path}: a file of pairs must be .tsv or .jsonl, but {found}.")
         for number, line in enumerate(read_lines(self.path), start=1):
             yield parsers[kind](line, f"{self.path}:{number}")
 

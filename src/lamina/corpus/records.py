@@ -29,21 +29,36 @@ def are_two_paths(given: object) -> TypeGuard[tuple[StrPath, StrPath]]:
     return isinstance(given, tuple | list) and len(given) == 2 and all(map(is_path, given))
 
 
-def read_records(records: Iterable[Any], name: str, fields: Fields | None = None) -> Iterator[Pair]:
-    """Parse records into pairs, lazily; `name` is for error messages."""
-    refuse_mapping(records, name)
+def read_records(
+    records: Iterable[Any], name: str, fields: Fields | None = None, langs: Fields | None = None
+) -> Iterator[Pair]:
+    """Parse records into pairs, lazily; `name` is for error messages. The first mapping fixes the fields of all."""
+    refuse_others(records, name)
     number = 0
     for number, record in enumerate(records, start=1):
-        yield parse_record(record, fields, f"{name}, pair {number:,}")
+        where = f"{name}, pair {number:,}"
+        if fields is None and isinstance(record, Mapping):
+            fields = fields_of(record, langs, where)
+        yield parse_record(record, fields, where)
     if number == 0:
         raise DataError(f"{name}: has no pairs.")
 
 
-def refuse_mapping(records: Iterable[Any], name: str) -> None:
-    """Raise if given a mapping, such as all splits of a dataset instead of one."""
+def refuse_others(records: Iterable[Any], name: str) -> None:
+    """Raise unless given an iterable of pairs; a mapping may be all splits of a dataset instead of one."""
     if isinstance(records, Mapping):
         keys = ", ".join(map(repr, records))
         raise UsageError(f"{name}: must be pairs, but is a mapping with the keys {keys}; pass one of its values.")
+    if hasattr(records, "itertuples"):
+        raise UsageError(f"{name}: must be pairs, but is a data frame; pass zip(frame[source], frame[target]).")
+    if not isinstance(records, Iterable) and not hasattr(records, "__getitem__"):
+        raise UsageError(f"{name}: must be files or pairs, but is {records!r} instead.")
+
+
+def fields_of(record: Mapping[str, Any], langs: Fields | None, where: str) -> Fields:
+    """The fields of source and target in a mapping; `langs` selects among languages under `translation`."""
+    inner = record.get("translation")
+    return choose_fields(inner, langs, where) if isinstance(inner, Mapping) else choose_fields(record, None, where)
 
 
 def parse_record(record: Any, fields: Fields | None, where: str) -> Pair:
@@ -55,8 +70,9 @@ def parse_record(record: Any, fields: Fields | None, where: str) -> Pair:
     else:
         pair = tuple(record) if isinstance(record, tuple | list) else (record,)
     if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-        kinds = ", ".join(type(part).__name__ for part in pair)
-        raise DataError(f"{where}: must be two texts, source and target, but is ({kinds}) instead.")
+        kinds = ", ".join(type(part).__name__ for part in pair[:3]) + (", …" if len(pair) > 3 else "")
+        hint = " For two parallel lists, pass zip(sources, targets)." if len(pair) > 3 else ""
+        raise DataError(f"{where}: must be two texts, source and target, but is ({kinds}) instead.{hint}")
     return pair[0], pair[1]
 
 
@@ -81,12 +97,14 @@ def languages_of(record: Any, fields: Fields | None) -> Fields | None:
     return choose_fields(inner, fields, "translation") if isinstance(inner, Mapping) else None
 
 
-def write_records(records: Iterable[Any], path: Path, name: str, fields: Fields | None) -> Fields | None:
+def write_records(
+    records: Iterable[Any], path: Path, name: str, fields: Fields | None, langs: Fields | None = None
+) -> Fields | None:
     """Write records to a .jsonl.zst file, which can be read repeatedly; return the languages that they name."""
-    refuse_mapping(records, name)
+    refuse_others(records, name)
     stream = iter(records)
     first = list(islice(stream, 1))
     with path.open("wb") as file, zstandard.ZstdCompressor(level=1).stream_writer(file) as packed:
-        for source, target in read_records(chain(first, stream), name, fields):
+        for source, target in read_records(chain(first, stream), name, fields, langs):
             packed.write(json.dumps({"src": source, "tgt": target}).encode("ascii") + b"\n")
-    return languages_of(first[0], fields)
+    return languages_of(first[0], fields or langs)

@@ -26,6 +26,7 @@ class SourceFinder:
 
     scratch: Path
     fields: Fields | None = None  # the two fields of .jsonl files and records
+    langs: Fields | None = None  # the languages to read of records that have several under `translation`
     line_break: str = " "  # replaces line breaks within a field
     annotator: str | None = None  # of .m2 files
     languages: Fields | None = None  # set by the training records, if they name them
@@ -41,7 +42,7 @@ class SourceFinder:
             path = Path(given)
             return M2File(path, self.annotator) if path.suffix == ".m2" else self._one_file(path, self.fields)
         path = self.scratch / f"{split}.jsonl.zst"
-        named = write_records(given, path, split, self.fields)  # type: ignore[arg-type]
+        named = write_records(given, path, split, self.fields, self.langs)  # type: ignore[arg-type]
         if split == "train":
             self.languages = named
         return self._one_file(path)
@@ -73,6 +74,7 @@ def find_sources(
     test: Pairs | None,
     out: Path,
     fields: Fields | None,
+    langs: Fields | None,
     keep_line_breaks: bool,
     annotator: int | None,
 ) -> Iterator[tuple[tuple[PairSource, PairSource, PairSource | None], Fields | None]]:
@@ -82,7 +84,7 @@ def find_sources(
     """
     line_break = f" {LINE_BREAK} " if keep_line_breaks else " "
     with scratch_beside(out, any(map(is_from_python, (train, valid, test)))) as scratch:
-        finder = SourceFinder(scratch, fields, line_break, None if annotator is None else str(annotator))
+        finder = SourceFinder(scratch, fields, langs, line_break, None if annotator is None else str(annotator))
         required = finder.find("train", train), finder.find("valid", valid)
         yield (*required, None if test is None else finder.find("test", test)), finder.languages
 

@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lamina.base.files import write_file
+from lamina.errors import UsageError
+
+
+def save_svg(svg: str, path: str | os.PathLike[str]) -> Path:
+    """Write an SVG to a file, creating its folder if necessary; return the path."""
+    file = Path(path)
+    if file.suffix != ".svg":
+        raise UsageError(f"{file}: figures are SVG; choose a name that ends with .svg.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_file(file, svg)
+    return file
 
 
 @dataclass(frozen=True)
@@ -18,8 +29,7 @@ class Figure:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the SVG to a file and return its path."""
-        write_file(Path(path), self.svg)
-        return Path(path)
+        return save_svg(self.svg, path)
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -72,7 +72,10 @@ class Seq2Seq(nn.Module):
         return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
 
     def log_probs(self, source: Tensor, prefix: Tensor) -> Tensor:
-        """Log-probabilities of the next token, (B, S), (B, T) → (B, T, V); row t follows `prefix[:, :t+1]`."""
+        """Log-probabilities of the next token, (B, S), (B, T) → (B, T, V); row t follows `prefix[:, :t+1]`.
+
+        They are the head's own: SurfaceFusion's published (`hard`) probabilities sum to at most 1.
+        """
         memory = self.project_source(source)
         distribution: LogProbs = self.head(self.decode(prefix, memory), memory.head)
         return distribution.full()

@@ -6,7 +6,15 @@ from typing import Literal, TypedDict
 
 
 class SearchOptions(TypedDict, total=False):
-    """The keys of a recipe's `decode`; the defaults are the run's."""
+    """The keys of a recipe's `decode`, keyword arguments of `translate`; the defaults are the run's.
+
+    `max_length=(a, b)` allows a × (number of source tokens) + b tokens.
+
+    Example:
+        >>> options: lamina.SearchOptions = {"beam": 2, "max_length": (0, 12)}
+        >>> lamina.load("runs/first").translate("A dog runs.", **options)
+        Translation('...', score=-...)
+    """
 
     beam: int | None
     lenpen: float | None
@@ -18,7 +26,13 @@ class SearchOptions(TypedDict, total=False):
 
 
 class TrainOptions(TypedDict, total=False):
-    """The keys of a recipe's `train`; the defaults are the recipe's."""
+    """The keys of a recipe's `train`, keyword arguments of `lamina.train`; the defaults are the recipe's.
+
+    Example:
+        >>> options: lamina.TrainOptions = {"max_steps": 2, "lr": 1e-3, "patience": 3}
+        >>> lamina.train("transformer", "data", "runs/short", model={"d_model": 16}, **options)
+        Run('runs/short', transformer, 2 of 2 steps, best step 2)
+    """
 
     max_steps: int
     batch_tokens: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,9 @@ from lamina.base.progress import Progress
 from lamina.base.reading import read_lines
 from lamina.corpus.records import are_two_paths, is_path
 from lamina.corpus.sources import read_pairs
+from lamina.errors import UsageError
 from lamina.figures.tables import html_table
+from lamina.names import nearest
 from lamina.recipe.decode import SearchSettings
 from lamina.recipe.options import SearchOptions
 from lamina.scoring.files import read_test_set
@@ -40,8 +43,13 @@ class Scores(Sequence[Score]):
     def __getitem__(self, index: int | str | slice) -> Score | Sequence[Score]:
         if isinstance(index, str):
             by_name = {each.name: each for each in self.scores}
+            if index not in by_name:
+                raise KeyError(f"{index}: not a metric of these scores, {', '.join(by_name)}.{nearest(index, by_name)}")
             return by_name[index]
         return self.scores[index]
+
+    def __contains__(self, item: object) -> bool:
+        return any(item in (each, each.name) for each in self.scores)
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -63,6 +71,9 @@ def open_test_set(
     tokenize: str | None = None,
 ) -> tuple[list[str], Gold]:
     """Open a test set as sources and gold; `references` are additional reference files."""
+    for each in references:
+        if not is_path(each):
+            raise UsageError(f"references must be files, but one is a {type(each).__name__} instead.")
     more = [Path(each) for each in references]
     if m2 and is_path(test):
         test = (test, test)
@@ -106,6 +117,10 @@ def run_on_test(
     """Translate a test set with a run; also return the gold with the run's target language."""
     search: dict[str, Any] = {**decoding}
     loading = {name: search.pop(name) for name in LoadingOptions.__annotations__ if name in search}
+    if isinstance(run, Translator) and loading:
+        raise UsageError(f"A model that is already loaded cannot change {', '.join(loading)}; give lamina.load these.")
+    if not isinstance(run, Translator | str | os.PathLike):
+        raise UsageError(f"A run must be a path or the result of lamina.load, but is a {type(run).__name__} instead.")
     progress(f"loading {name_of(run)}", 0, None)
     translator = run if isinstance(run, Translator) else load(run, **loading)
     progress(f"loading {name_of(run)}", 1, 1)

@@ -73,14 +73,24 @@ class Score:
     def __float__(self) -> float:
         return self.score
 
+    def __format__(self, spec: str) -> str:
+        return format(self.score, spec) if spec else str(self)
+
     def __str__(self) -> str:
-        return f"{self.name}  {self.value}  {self.signature}"
+        return f"{self.name}  {self.value}{self.precision_and_recall}  {self.signature}"
 
     def __repr__(self) -> str:
         return f"Score({self.name!r}, {self.value}, {self.signature!r})"
 
     def _repr_html_(self) -> str:
         return html_table(("metric", "score", "signature"), [(self.name, self.value, self.signature)])
+
+    @property
+    def precision_and_recall(self) -> str:
+        """Precision and recall of edits; empty for other metrics."""
+        if "proposed" not in self.details:
+            return ""
+        return f"  precision {self.details['precision']:.2f}  recall {self.details['recall']:.2f}"
 
     @property
     def value(self) -> str:

@@ -18,7 +18,13 @@ from lamina.text.vocabulary import EOS, PAD
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """Settings of sampling; temperature 0 is greedy."""
+    """Settings of sampling; temperature 0 is greedy.
+
+    Example:
+        >>> sampling = lamina.SamplingSettings(temperature=0.8, top_p=0.9, seed=7)
+        >>> lamina.load("runs/first").translate("A dog runs.", sampling=sampling)
+        Translation('...', score=-...)
+    """
 
     temperature: float = 1.0
     top_k: int | None = None  # sample from the k most likely tokens

@@ -24,8 +24,9 @@ from lamina.search.hypothesis import Hypothesis
 from lamina.serving.details import describe_sentence
 from lamina.serving.model_info import describe_model, detect_language
 from lamina.translation.backends import EngineBackend, SourceBatch
+from lamina.translation.batches import is_blank
 from lamina.translation.loading import load
-from lamina.translation.translator import Translator, is_blank
+from lamina.translation.translator import Translator
 
 WARM_UP = ["A dog runs.", "two"]
 GIVE_WAY = 5  # niceness of threads that decode documents

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from lamina.base.files import digest
 from lamina.base.problems import describe_errors
 from lamina.base.reading import read_sealed_json
 from lamina.base.settings import Settings
-from lamina.errors import DataError
+from lamina.errors import DataError, UsageError
 from lamina.recipe.decode import SearchSettings
 from lamina.text.pipeline import TextPipeline
 
@@ -64,6 +65,21 @@ def open_model_folder(folder: Path) -> ModelFiles:
 def is_model_folder(folder: Path) -> bool:
     """Whether this is a model folder, complete or not."""
     return (folder / CONFIG).is_file()
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise unless this is a new folder, an empty one, or a model folder without other files, which may be replaced."""
+    if not folder.name:
+        raise UsageError(f"{folder}: choose a new folder.")
+    if folder.is_dir() and not folder.is_symlink():
+        own: set[str] = set()
+        with suppress(DataError):
+            own = {CONFIG, CARD, *read_config_file(folder / CONFIG)["sha256"]}
+        if all(path.name in own for path in folder.iterdir()):
+            return
+    elif not folder.exists() and not folder.is_symlink():
+        return
+    raise UsageError(f"{folder}: already exists and is not only a model folder. Choose another folder.")
 
 
 def find_damage(folder: Path, config: Mapping[str, Any]) -> str | None:

@@ -18,7 +18,7 @@ from lamina.errors import LaminaError, StoppedError
 from lamina.store.history import read_records
 
 POLL = 0.5  # seconds
-Show = Callable[[str, int, int, float], None]  # name of the run, step, total steps, loss
+Show = Callable[[str, int, int, float | None], None]  # name of the run, step, total steps, validation perplexity
 Running = dict["Training", subprocess.Popen[bytes]]
 
 
@@ -119,7 +119,7 @@ def _terminate_on_exit() -> Iterator[Running]:
 
 def _show_progress(training: Training, show: Show) -> None:
     if (training.run / "metrics.jsonl").is_file():
-        losses = read_records(training.run).curve("train", "loss")
-        if losses:
-            step, loss = losses[-1]
-            show(training.name, int(step), training.steps, loss)
+        records = read_records(training.run)
+        if losses := records.curve("train", "loss"):
+            valid = records.curve("valid", "normalised_perplexity") or records.curve("valid", "perplexity")
+            show(training.name, int(losses[-1][0]), training.steps, valid[-1][1] if valid else None)

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 
 from lamina.base.reading import damage_named, read_json
-from lamina.errors import DataError
+from lamina.errors import DataError, UsageError
 from lamina.text.normalise import normalise
 from lamina.text.sentences import split_sentences
 from lamina.text.subwords import Bpe, Kind, MarianPieces, SentencePiece, Subwords, Words
@@ -26,7 +26,7 @@ DESCRIPTION = "text.json"
 SIDES = ("source", "target")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LanguageText:
     """One side's text: normalised, tokenised if configured, and split into subwords."""
 
@@ -35,6 +35,9 @@ class LanguageText:
     tokeniser: MosesTokeniser | None = None
     sentences: bool = False  # source: put `<s>` between the sentences of a document
     longest: int | None = None  # source: truncate to this many subwords
+
+    def __repr__(self) -> str:
+        return f"LanguageText({self.language}, {type(self.subwords).__name__}, {len(self.vocabulary):,} symbols)"
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -48,6 +51,8 @@ class LanguageText:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Encode lines; the ids of each end with eos."""
+        if isinstance(lines, str) or not all(isinstance(line, str) for line in lines):
+            raise UsageError("Every line must be a text, and one text must be given as [text].")
         if not self.sentences:
             return self.subwords.encode([self.clean(line) for line in lines])
         documents = [split_sentences(normalise(line)) or [""] for line in lines]
@@ -64,7 +69,7 @@ class LanguageText:
         return text if self.tokeniser is None else self.tokeniser.detokenise(text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextPipeline:
     """The text of source and target; saved with the data, and with every model trained on it."""
 
@@ -72,6 +77,9 @@ class TextPipeline:
     target: LanguageText
     kind: Kind
     files: dict[str, bytes]  # subword models and vocabularies by file name
+
+    def __repr__(self) -> str:
+        return f"TextPipeline({self.source!r} → {self.target!r})"
 
     def save(self, folder: Path) -> None:
         """Write the pipeline to a folder."""

@@ -13,7 +13,7 @@ BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Vocabulary:
     """Symbols in the order of their ids; the first four are always `<s> <pad> </s> <unk>`."""
 
@@ -33,6 +33,9 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.symbols)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self):,} symbols)"
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
         """Ids of the tokens and a final eos; an unknown token becomes `<unk>`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lamina.errors import UsageError
 from lamina.training.reporters import NullReporter
 
 
@@ -62,6 +63,13 @@ class Callback:
         1
     """
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in vars(cls):
+            if name.startswith("on_") and not hasattr(Callback, name):
+                events = [each for each in vars(Callback) if each.startswith("on_")]
+                raise UsageError(f"{cls.__name__}.{name} would never be called; the events are {', '.join(events)}.")
+
     def on_step(self, event: StepEvent) -> None:
         """Called after every update."""
 
@@ -70,6 +78,15 @@ class Callback:
 
     def on_save(self, event: SaveEvent) -> None:
         """Called after every checkpoint."""
+
+
+def check_callbacks(given: Sequence[object]) -> list[Callback]:
+    """Return the callbacks; raise unless all are instances of `Callback`."""
+    for each in given:
+        if not isinstance(each, Callback):
+            hint = f"; pass an instance, {each.__name__}()" if isinstance(each, type) else ""
+            raise UsageError(f"callbacks must be instances of lamina.Callback, but one is {each!r} instead{hint}.")
+    return [each for each in given if isinstance(each, Callback)]
 
 
 class CallbackReporter(NullReporter):

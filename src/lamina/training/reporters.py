@@ -203,6 +203,12 @@ def describe_validation(record: dict[str, Any]) -> str:
     return f"{words}  best" if record["best"] else words
 
 
+def describe_end(step: int, chosen: int, run: Run, stale: int) -> str:
+    """Format the last log line; `stale` validations without improvement may have ended training early."""
+    reason = f", after {counted(stale, 'validation')} without improvement" if stale else ""
+    return f"Done at step {step}{reason}. The model of step {chosen} is in {run.folder / 'model'}."
+
+
 def describe_loss(record: dict[str, Any]) -> str:
     """Format smoothed loss, nll per token and perplexity e^nll."""
     nll = record["nll"]

@@ -27,7 +27,14 @@ from lamina.training.ema import MovingAverage
 from lamina.training.growing import prepare_growth
 from lamina.training.objective import Objective, encoder_gradient_norms, first_bad_gradient
 from lamina.training.prefetch import TensorUpdate, load_update, make_batches, prefetch
-from lamina.training.reporters import Reporter, describe_step, describe_training, describe_validation, perplexity
+from lamina.training.reporters import (
+    Reporter,
+    describe_end,
+    describe_step,
+    describe_training,
+    describe_validation,
+    perplexity,
+)
 from lamina.training.resuming import (
     check_same_update,
     find_checkpoint,
@@ -181,9 +188,8 @@ class Trainer:
             chosen = self.run.checkpoints.pointer("best") or self.step
             self.run.checkpoints.load_weights(chosen, self.model)
             self._write_model(chosen)
-            self.reporter.say(
-                f"Done at step {self.step}. The model of step {chosen} is in {self.run.folder / 'model'}."
-            )
+            stale = self.stale_validations if self._should_stop_early() else 0
+            self.reporter.say(describe_end(self.step, chosen, self.run, stale))
 
     def _write_model(self, step: int) -> None:
         origin = f"Step {step} of the run `{self.recipe.name}`."

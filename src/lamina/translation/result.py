@@ -29,11 +29,11 @@ class Translation:
     text: str
     score: float = 0.0
     log_prob: float = 0.0
-    tokens: list[str] = field(default_factory=list)
-    nbest: list[Translation] = field(default_factory=list)  # this translation first; filled if nbest > 1
-    attention: Tensor | None = None  # (target tokens, source tokens), if requested
+    tokens: list[str] = field(default_factory=list, hash=False)
+    nbest: list[Translation] = field(default_factory=list, hash=False)  # this translation first; filled if nbest > 1
+    attention: Tensor | None = field(default=None, compare=False)  # (target tokens, source tokens), if requested
     cut: int = 0  # number of source tokens dropped because the line is too long
-    source_tokens: list[str] = field(default_factory=list)  # tokens of the source, ending with eos
+    source_tokens: list[str] = field(default_factory=list, hash=False)  # tokens of the source, ending with eos
 
     def plot_attention(self) -> Figure:
         """Plot what each target token attended to: the last layer's attention, averaged over heads and streams."""

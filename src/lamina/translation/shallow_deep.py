@@ -8,9 +8,10 @@ from itertools import islice
 from lamina.errors import DataError
 from lamina.recipe.decode import SearchSettings
 from lamina.search.hypothesis import Hypothesis
+from lamina.translation.batches import is_blank
 from lamina.translation.loading import other_vocabulary
 from lamina.translation.result import Translation
-from lamina.translation.translator import WINDOW, Translator, is_blank
+from lamina.translation.translator import WINDOW, Translator
 
 
 class ShallowDeep:

@@ -17,6 +17,7 @@ from lamina.search.shortlist import Shortlist
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import EOS, PAD, UNK
 from lamina.translation.backends import Backend, SourceBatch, choose_backend
+from lamina.translation.batches import BATCH_SENTENCES, cut_batches, is_blank
 from lamina.translation.result import Translation
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from lamina.model.seq2seq import Seq2Seq
     from lamina.search.sampling import SamplingSettings
 
-BATCH_SENTENCES, BATCH_TOKENS = 32, 8192  # maximum batch size in sentences and in padded source tokens
 LONGEST = 1024  # source tokens; longer lines are truncated
 WINDOW = 2000  # lines sorted by length at a time
 
@@ -127,8 +127,8 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Translate one text, or several in order; blank texts stay blank.
 
-        Translations start with `prefixes`, one per text. `sampling` (`lamina.search.sampling.SamplingSettings`)
-        replaces beam search. `search` takes the fields of `SearchSettings`, such as `beam`; the defaults are the run's.
+        Translations start with `prefixes`, one per text. `sampling` (`lamina.SamplingSettings`) replaces
+        beam search. `search` takes the fields of `SearchSettings`, such as `beam`; the defaults are the run's.
         With `attention`, each translation records what its tokens attended to (`plot_attention`).
 
         Example:
@@ -140,6 +140,8 @@ class Translator:
         """
         settings = self.settings.with_options(**search)
         one = isinstance(lines, str)
+        if not isinstance(lines, Iterable):
+            raise UsageError(f"Give a text, or several texts; {lines!r} is neither.")
         if isinstance(prefixes, str):
             prefixes = [prefixes]
         texts = [lines] if isinstance(lines, str) else lines
@@ -158,8 +160,12 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate any number of lines, with `window` of them in memory."""
         settings = settings or self.settings
+        if sampling is not None and not hasattr(sampling, "temperature"):
+            raise UsageError(f"sampling must be lamina.SamplingSettings, but is {sampling!r} instead.")
         if sampling is not None and prefixes is not None:
             raise UsageError("prefixes apply only to beam search; omit sampling.")
+        if nbest < 1:
+            raise UsageError(f"nbest must be at least 1, but is {nbest} instead.")
         if sampling is None and nbest > settings.beam:
             raise UsageError(f"nbest must be at most the beam size {settings.beam}, but is {nbest} instead.")
         lines, prefix_lines = iter(lines), None if prefixes is None else iter(prefixes)
@@ -326,25 +332,3 @@ def _in_order(
                 raise DataError("The model's scores are not finite; its weights are damaged.")
             results[number] = hypotheses
     return results
-
-
-def is_blank(source: Sequence[int]) -> bool:
-    """Whether the source is empty apart from eos."""
-    return len(source) <= 1
-
-
-def cut_batches(lengths: Sequence[int], sentences: int = BATCH_SENTENCES, workers: int = 1) -> Iterator[list[int]]:
-    """Yield batches of sentence numbers, longest sentences first, with equally many batches per worker.
-
-    Sentences of similar length are grouped; with one batch per worker, the batches are balanced instead.
-    """
-    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    rounds = max(1, -(-len(order) // (sentences * workers)))
-    shares = [order] if rounds > 1 else [order[first::workers] for first in range(workers)]
-    batch_size = -(-len(order) // (rounds * workers))
-    for share in shares:
-        start = 0
-        while start < len(share):
-            size = max(1, min(batch_size, BATCH_TOKENS // max(1, lengths[share[start]])))
-            yield share[start : start + size]
-            start += size
