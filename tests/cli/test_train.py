@@ -128,7 +128,8 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(data: Path, 
     content[-5] ^= 1
     path.write_bytes(content)
     result = train(data, tmp_path / "run")
-    assert "step_000015/model.safetensors is damaged; trying the previous checkpoint." in result.stderr
+    damage = "step_000015/model.safetensors: damaged (SHA-256 does not match config.json)"
+    assert f"{damage}; trying the previous checkpoint." in result.stderr
     assert "Resumed from step 10." in result.stderr
     assert (tmp_path / "run" / "model" / "model.safetensors").read_bytes() == (
         straight / "model" / "model.safetensors"
@@ -452,7 +453,7 @@ def test_bench(data: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", sorted(SYSTEMS.keys() - {"depth-growing"}))  # which needs a trained model
 def test_every_system_learns(system: str, data: Path, tmp_path: Path) -> None:
     options = ["train.max_steps=30", "train.warmup=10", "train.log_every=5", f"system={system}", "model.size=tiny"]
     (tmp_path / "recipe.yaml").write_text(f"system: {system}\nmodel: {{size: tiny}}\n")

@@ -27,7 +27,7 @@ def check_choice(name: str, given: object, choices: Iterable[str]) -> None:
         raise UsageError(f"{name} must be one of {', '.join(known)}, but is {given!r} instead.{hint}")
 
 
-def check_counts(least: int = 1, **given: object) -> None:
+def check_counts(least: int = 1, /, **given: object) -> None:
     """Raise unless each argument is a whole number, at least `least`, or None."""
     for name, value in given.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
@@ -45,6 +45,20 @@ def check_names(name: str, given: object) -> None:
     pair = isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(each, str) for each in given)
     if given is not None and not pair:
         reject(name, "two names, such as ('en', 'de')", given)
+
+
+def check_preparation(
+    subwords: object, line_breaks: object, langs: object, fields: object, max_ratio: object, *counts: int | None
+) -> None:
+    """Check arguments of `lamina.prepare`; the last are vocab_size, max_source, max_characters and workers."""
+    check_choice("subwords", subwords, ("sentencepiece", "bpe", "none"))
+    check_choice("line_breaks", line_breaks, ("space", "symbol"))
+    check_names("langs", langs)
+    check_names("fields", fields)
+    if not isinstance(max_ratio, int | float):
+        reject("max_ratio", "a number", max_ratio)
+    for name, count in zip(("vocab_size", "max_source", "max_characters", "workers"), counts, strict=True):
+        check_counts(**{name: count})
 
 
 def check_mapping(name: str, given: object, example: str) -> None:

@@ -45,22 +45,18 @@ def prepare(
     - two parallel files `(source, target)`, plain, `.gz` or `.zst`;
     - one file of pairs, `.tsv` or `.jsonl`, or of corrections, `.m2`;
     - any iterable of `(source, target)` texts, which is read once and not held in memory;
-    - a split of a Hugging Face dataset, or any iterable of mappings with both languages under `translation`, or with
-      two columns.
-
-    `langs` names the languages; of records under `translation`, it selects source and target. `fields` names two of
-    several columns, source first. Of mappings without `fields`, the first decides which column is the source.
+    - a split of a Hugging Face dataset, or any iterable of mappings with both languages under `translation`, of which
+      `langs` selects source and target, or with two columns, of which `fields` does (default: in the first's order).
 
     The other arguments are the options of `lamina prepare`. After an interruption, the same call resumes. Progress is
     shown in terminals and notebooks; `progress=False` hides it, and a function `(stage, done, total)` receives it.
 
     Example:
         >>> pairs = [("A dog runs.", "Ein Hund rennt."), ("Two cats sleep.", "Zwei Katzen schlafen.")] * 20
-        >>> data = lamina.prepare(pairs, valid=pairs[:2], out="pairs", langs=("en", "de"), no_filter=["duplicate"])
-        >>> data
+        >>> lamina.prepare(pairs, valid=pairs[:2], out="pairs", langs=("en", "de"), no_filter="duplicate")
         PreparedData('pairs', en → de, 40 train and 2 valid pairs, vocabulary 291)
     """
-    from lamina.api.arguments import as_list, check_choice, check_counts, check_names, reject
+    from lamina.api.arguments import as_list, check_preparation
     from lamina.base.progress import show_progress
     from lamina.base.threads import usable_cores
     from lamina.corpus.filters import Filters
@@ -69,18 +65,11 @@ def prepare(
     from lamina.corpus.sources import find_sources
     from lamina.store.hub import fetch
 
-    check_choice("subwords", subwords, ("sentencepiece", "bpe", "none"))
-    check_choice("line_breaks", line_breaks, ("space", "symbol"))
-    check_names("langs", langs)
-    check_names("fields", fields)
-    check_counts(max_source=max_source, vocab_size=vocab_size, max_characters=max_characters, workers=workers)
-    check_counts(0, annotator=annotator)
-    if not isinstance(max_ratio, int | float):
-        reject("max_ratio", "a number", max_ratio)
-    given = None if text_from is None else fetch(text_from)
+    check_preparation(subwords, line_breaks, langs, fields, max_ratio, vocab_size, max_source, max_characters, workers)
+    given = text_from and fetch(text_from)
     text = TextOptions(subwords, vocab_size, bpe_codes, separate_vocab, pretokenized, lowercase, given, langs)
     filters = Filters.without(as_list(no_filter), max_characters, max_ratio)
-    reading = fields, langs, line_breaks == "symbol" or sentences, annotator
-    with show_progress(progress) as shown, find_sources(train, valid, test, Path(out), *reading) as (splits, named):
+    how = fields, langs, line_breaks == "symbol" or sentences, annotator
+    with show_progress(progress) as shown, find_sources(train, valid, test, Path(out), *how) as (splits, named):
         plan = Plan(*splits, text.named(named), filters, sentences, max_source)
         return prepare_data(plan, Path(out), workers or usable_cores(), shown)

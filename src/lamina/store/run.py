@@ -134,6 +134,8 @@ class Run:
         path, record = self.folder / "recipe.yaml", self.folder / "run.json"
         if record.exists() and path.exists():
             self._check_same(read_resolved(path), recipe, digest(data.folder / META))
+        elif (self.folder / META).exists():
+            raise UsageError(f"{self.folder}: contains prepared data. Choose another folder for the run.")
         elif path.exists() or self.metrics.exists() or (record.exists() and "data" not in read_json(record)):
             raise UsageError(f"{self.folder}: contains files, but is not a run. Choose another folder.")
 

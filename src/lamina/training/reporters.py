@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from lamina.model.seq2seq import Seq2Seq
 from lamina.recipe.schema import Recipe
 from lamina.store.run import Run
 from lamina.training.distributed import Ranks
+from lamina.training.statistics import perplexity
 
 
 class Reporter(Protocol):
@@ -213,8 +213,3 @@ def describe_loss(record: dict[str, Any]) -> str:
     """Format smoothed loss, nll per token and perplexity e^nll."""
     nll = record["nll"]
     return f"loss {record['loss']:.4f}  nll {nll:.4f}  ppl {perplexity(nll):.2f}"
-
-
-def perplexity(nll: float) -> float:
-    """e^nll, or infinity on overflow."""
-    return math.exp(nll) if nll < 700 else math.inf

@@ -5,6 +5,7 @@ Reading synchronises the host with the device, so updates never read.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -124,3 +125,8 @@ class FailedUpdates:
         """Read the total and the current streak; synchronises with the device."""
         total, in_a_row = torch.stack([self.total, self.in_a_row]).tolist()
         return int(total), int(in_a_row)
+
+
+def perplexity(nll: float) -> float:
+    """e^nll, or infinity on overflow."""
+    return math.exp(nll) if nll < 700 else math.inf

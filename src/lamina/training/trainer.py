@@ -27,14 +27,7 @@ from lamina.training.ema import MovingAverage
 from lamina.training.growing import prepare_growth
 from lamina.training.objective import Objective, encoder_gradient_norms, first_bad_gradient
 from lamina.training.prefetch import TensorUpdate, load_update, make_batches, prefetch
-from lamina.training.reporters import (
-    Reporter,
-    describe_end,
-    describe_step,
-    describe_training,
-    describe_validation,
-    perplexity,
-)
+from lamina.training.reporters import Reporter, describe_end, describe_step, describe_training, describe_validation
 from lamina.training.resuming import (
     check_same_update,
     find_checkpoint,
@@ -45,7 +38,7 @@ from lamina.training.resuming import (
 )
 from lamina.training.schedule import learning_rate
 from lamina.training.signals import EXIT_CODES, catch_signals
-from lamina.training.statistics import FailedUpdates, Pace, Speed, Tally, Window
+from lamina.training.statistics import FailedUpdates, Pace, Speed, Tally, Window, perplexity
 from lamina.training.validation import validation_bleu, validation_loss
 
 STOP_EVERY = 10  # interval in steps at which ranks check together whether to stop

@@ -1,0 +1,216 @@
+"""Mistakes in Python calls are reported as the command line reports them, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+import lamina
+
+PAIRS = [(f"a dog {n} runs", f"ein Hund {n} rennt") for n in range(40)]
+TEST = ("test.en", "test.de")
+
+
+def prepare(**options: Any) -> lamina.PreparedData:
+    return lamina.prepare(options.pop("train", PAIRS), PAIRS[:2], options.pop("out", "made"), progress=False, **options)
+
+
+def build() -> Any:
+    return lamina.build("transformer", size="tiny", vocab_size=50)
+
+
+class Named(lamina.Callback):
+    """Does nothing."""
+
+
+MISTAKES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: prepare(subwords="spm"), "subwords must be one of sentencepiece, bpe, none, but is 'spm' instead."),
+    (lambda: prepare(line_breaks="keep"), "line_breaks must be one of space, symbol, but is 'keep' instead."),
+    (lambda: prepare(langs="en"), "langs must be two names, such as ('en', 'de'), but is 'en' instead."),
+    (lambda: prepare(fields="en"), "fields must be two names, such as ('en', 'de'), but is 'en' instead."),
+    (lambda: prepare(vocab_size="700"), "vocab_size must be a whole number, at least 1, but is '700' instead."),
+    (lambda: prepare(vocab_size=-5), "vocab_size must be a whole number, at least 1, but is -5 instead."),
+    (lambda: prepare(workers=0), "workers must be a whole number, at least 1, but is 0 instead."),
+    (lambda: prepare(max_ratio="9"), "max_ratio must be a number, but is '9' instead."),
+    (lambda: prepare(train=5), "train: must be files or pairs, but is 5 instead."),
+    (
+        lambda: prepare(train=(["a", "b", "c", "d"], ["e", "f", "g", "h"])),
+        "train, pair 1: must be two texts, source and target, but is (str, str, str, …) instead. "
+        "For two parallel lists, pass zip(sources, targets).",
+    ),
+    (
+        lambda: prepare(train=[{"translation": {"en": "a", "de": "b"}}], langs=("en", "fr")),
+        "train, pair 1: has the columns `en`, `de`. `en` and `fr` are required.",
+    ),
+    (
+        lambda: lamina.train("transformer", "data", "made", model="tiny"),  # type: ignore[arg-type]
+        "model must be a mapping, such as {'size': 'tiny'}, but is 'tiny' instead.",
+    ),
+    (
+        lambda: lamina.train(build(), "data", "made"),
+        "recipe must be the name of a system or recipe, a file or a mapping, but is Seq2Seq instead.",
+    ),
+    (
+        lambda: lamina.train("transformer", PAIRS, "made"),  # type: ignore[arg-type]
+        "data must be the result of lamina.prepare, or its folder, but is list instead.",
+    ),
+    (
+        lambda: lamina.train("transformer", "data", "data"),
+        "data: contains prepared data. Choose another folder for the",
+    ),
+    (lambda: lamina.train("transformer", "data", "made", threads=0), "threads must be a whole number, at least 1"),
+    (
+        lambda: lamina.train("transformer", "data", "made", device="gpu"),  # type: ignore[arg-type]
+        "device must be one of auto, cpu, cuda, but is 'gpu' instead.",
+    ),
+    (
+        lambda: lamina.train("transformer", "data", "made", callbacks=[Named]),  # type: ignore[list-item]
+        "pass an instance, Named().",
+    ),
+    (
+        lambda: lamina.train("transformer", "data", "made", learning_rate=1.0),  # type: ignore[call-arg]
+        "train.learning_rate: not an option. Did you mean `lr`?",
+    ),
+    (
+        lambda: lamina.load(["runs/first", "runs/second"]),  # type: ignore[arg-type]
+        "run must be a path; for an ensemble, give several arguments, but is ['runs/first', 'runs/second'] instead.",
+    ),
+    (
+        lambda: lamina.evaluate(lamina.load("runs/first"), TEST, checkpoint=8, int8=True),
+        "A model that is already loaded cannot change checkpoint, int8; give lamina.load these.",
+    ),
+    (
+        lambda: lamina.evaluate(build(), TEST),
+        "A run must be a path or the result of lamina.load, but is a Seq2Seq instead.",
+    ),
+    (lambda: lamina.evaluate("runs/first", "data"), "data: is a folder; give a file of pairs, two parallel files"),
+    (
+        lambda: lamina.evaluate("runs/first", TEST, references=[["a", "b"]]),  # type: ignore[list-item]
+        "references must be files, but one is a list instead.",
+    ),
+    (lambda: lamina.compare("runs/first", TEST), "Only runs/first was given. Give the baseline first"),
+    (
+        lambda: lamina.compare(["runs/first"], TEST, baselines="copie"),
+        "Unknown baseline `copie`: use `copy` or `lead-K`, such as `lead-3`.",
+    ),
+    (
+        lambda: lamina.compare(["runs/first", "runs/second"], TEST, significance="bootstap"),  # type: ignore[arg-type]
+        "significance must be one of bootstrap, randomisation, both, but is 'bootstap' instead. Did you mean "
+        "`bootstrap`?",
+    ),
+    (lambda: lamina.compare(["runs/first", "runs/second"], TEST, samples=0), "samples must be a whole number, at leas"),
+    (lambda: lamina.load("runs/first").translate(3), "Give a text, or several texts; 3 is neither."),  # type: ignore[call-overload]
+    (
+        lambda: lamina.load("runs/first").translate([3]),  # type: ignore[list-item]
+        "Every line must be a text, and one text must be given as [text].",
+    ),
+    (lambda: lamina.load("runs/first").encode("A dog."), "Every line must be a text, and one text must be given as"),
+    (lambda: lamina.load("runs/first").translate("a", nbest=0), "nbest must be at least 1, but is 0 instead."),
+    (
+        lambda: lamina.load("runs/first").translate("a", sampling={"seed": 1}),  # type: ignore[call-overload]
+        "sampling must be lamina.SamplingSettings, but is {'seed': 1} instead.",
+    ),
+    (lambda: lamina.analyze.gradients([]), "No run was given."),
+    (lambda: lamina.analyze.gradients(3), "run must be the path of a run, or a Run, but is 3 instead."),  # type: ignore[arg-type]
+    (lambda: lamina.analyze.difficulty("runs/first", TEST, checkpoints=0), "checkpoints must be a whole number"),
+    (
+        lambda: lamina.analyze.degradation("runs/first", TEST),  # type: ignore[arg-type]
+        "data must be the data folder that the runs were trained on, but is ('test.en', 'test.de') instead.",
+    ),
+    (lambda: lamina.analyze.attention("runs/first", ["A dog."]), "source must be one sentence"),  # type: ignore[arg-type]
+    (lambda: lamina.analyze.report("runs/first", out="data"), "data: is a folder; give the name of a file"),
+    (lambda: lamina.analyze.gradients("runs/first").write("test.en"), "test.en: is a file; choose a folder."),
+    (lambda: lamina.Run("runs/first").plot().save("x.png"), "x.png: figures are SVG; choose a name that ends with .sv"),
+    (lambda: lamina.save("data", build(), "made"), "model must be one of Lamina's, but is a str instead."),  # type: ignore[arg-type]
+    (
+        lambda: lamina.save(nn.DataParallel(build()), "data", "made"),  # type: ignore[arg-type]
+        "model must be one of Lamina's, but is a DataParallel instead. Pass its `module`.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), MISTAKES, ids=[message[:40] for _, message in MISTAKES])
+def test_a_mistake_is_explained(
+    call: Callable[[], Any], message: str, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace)
+    with pytest.raises(lamina.LaminaError) as raised:
+        call()
+    assert message in str(raised.value)
+    assert not Path("made").exists()
+
+
+def test_a_method_that_is_no_event_is_rejected() -> None:
+    with pytest.raises(lamina.LaminaError, match="the events are on_step, on_validation, on_save"):
+        type("Watch", (lamina.Callback,), {"on_batch": print})
+
+
+@pytest.mark.parametrize("kind", ["folder", "run", "data", "file", "model and more", "current"])
+def test_saving_replaces_only_model_folders(
+    kind: str, workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = lamina.PreparedData(workplace / "data")
+    model = lamina.build("transformer", size="tiny", vocab_size=len(data.text.source.vocabulary))
+    out = Path("." if kind == "current" else "out")
+    if kind == "file":
+        out.write_text("a thesis")
+    elif kind == "model and more":
+        lamina.save(model, data, out)
+        lamina.save(model, data, out)  # a model folder is replaced
+    elif kind in ("run", "data"):
+        out.symlink_to(workplace / {"run": "runs/first", "data": "data"}[kind])
+    if kind in ("folder", "model and more"):
+        out.mkdir(exist_ok=True)
+        (out / "thesis.txt").write_text("a thesis")
+    before = sorted(path.name for path in out.rglob("*"))
+    with pytest.raises(lamina.LaminaError, match=r"Choose another folder|choose a new folder"):
+        lamina.save(model, data, out)
+    assert sorted(path.name for path in out.rglob("*")) == before
+    assert out.exists()
+
+
+def test_languages_select_the_columns_and_the_first_record_fixes_them(tmp_path: Path) -> None:
+    records = [{"translation": {"en": source, "de": target}} for source, target in PAIRS]
+    turned = prepare(train=records, out=tmp_path / "turned", langs=("de", "en"))
+    straight = prepare(train=records, out=tmp_path / "straight")
+    assert "de → en" in repr(turned)
+    (german, _), (english, _) = turned.split("train")[0], straight.split("train")[0]
+    assert turned.text.source.decode(german.tolist()).startswith("ein Hund")
+    assert straight.text.source.decode(english.tolist()).startswith("a dog")
+    mixed = [{"en": s, "de": t} if n % 2 else {"de": t, "en": s} for n, (s, t) in enumerate(PAIRS)]
+    data = prepare(train=mixed, out=tmp_path / "mixed", langs=("de", "en"))
+    firsts = {data.text.source.decode(data.split("train")[n][0].tolist())[:8] for n in range(40)}
+    assert firsts == {"ein Hund"}
+
+
+def test_results_behave_like_python_objects(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    scores = lamina.evaluate("runs/first", TEST)
+    assert "bleu" in scores
+    assert "blue" not in scores
+    assert f"{scores['bleu']:.1f}" == f"{scores['bleu'].score:.1f}"
+    with pytest.raises(KeyError, match="Did you mean `bleu`"):
+        scores["blue"]
+    one, two = (lamina.load("runs/first").translate("A dog runs.", attention=True) for _ in range(2))
+    assert one == two
+    assert hash(one) == hash(two)
+    finding = lamina.analyze.gradients(lamina.Run("runs/first"))
+    assert "first: final gradients differ by up to" in str(finding)
+    assert finding.pictures[0].save("new/gradients.svg").read_text().startswith("<svg")
+    data = lamina.PreparedData("data")
+    assert repr(data.text.source) == f"LanguageText(en, SentencePiece, {len(data.text.source.vocabulary)} symbols)"
+    assert repr(data.split("valid")) == "Split(30 pairs)"
+
+
+def test_early_stopping_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = prepare(out=tmp_path / "data")
+    small = {"size": "tiny", "d_model": 16, "ffn_size": 32, "heads": 2}
+    options: lamina.TrainOptions = {"max_steps": 50, "validate_every": 1, "patience": 2, "lr": 1e-9, "warmup": 0}
+    run = lamina.train("transformer", data, tmp_path / "run", model=small, progress=True, **options)
+    assert "after 2 validations without improvement. The model of step" in capsys.readouterr().err
+    assert run.history[-1]["step"] < 50
