@@ -90,7 +90,7 @@ class Score:
         """Precision and recall of edits; empty for other metrics."""
         if "proposed" not in self.details:
             return ""
-        return f"  precision {self.details['precision']:.2f}  recall {self.details['recall']:.2f}"
+        return f"  (precision {self.details['precision']:.2f}, recall {self.details['recall']:.2f})"
 
     @property
     def value(self) -> str:
