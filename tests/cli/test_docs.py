@@ -30,6 +30,7 @@ ELSEWHERE = {  # options of other programs mentioned on pages
     "--rdzv-backend", "--rdzv-endpoint",
     "--paired-bs", "--paired-ar",  # sacreBLEU
     "--size",  # benchmarks/training_speed.py
+    "--build-arg",  # Docker
 }  # fmt: skip
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
