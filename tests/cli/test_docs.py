@@ -31,6 +31,7 @@ ELSEWHERE = {  # options of other programs mentioned on pages
     "--paired-bs", "--paired-ar",  # sacreBLEU
     "--size",  # benchmarks/training_speed.py
     "--build-arg",  # Docker
+    "--directory",  # python -m http.server
 }  # fmt: skip
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
