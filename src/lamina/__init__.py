@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lamina.api import analyze
 from lamina.api.data import prepare
 from lamina.api.models import build, load, load_fairseq, save
-from lamina.api.scores import compare, evaluate
+from lamina.api.scores import compare, evaluate, score
 from lamina.api.training import train
 from lamina.version import __version__
 
@@ -80,6 +80,7 @@ __all__ = [
     "load_fairseq",
     "prepare",
     "save",
+    "score",
     "train",
 ]
 

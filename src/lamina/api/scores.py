@@ -1,8 +1,8 @@
-"""`lamina.evaluate` and `lamina.compare`."""
+"""`lamina.evaluate`, `lamina.compare` and `lamina.score`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -115,3 +115,47 @@ def compare(
             outputs.append(lines)
     rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
     return Comparison(rows, significance, dict(zip(systems, outputs, strict=True)))
+
+
+def score(
+    output: StrPath | Iterable[str],
+    references: StrPath | Sequence[StrPath] | Sequence[str] | Sequence[Sequence[str]],
+    *,
+    source: StrPath | Iterable[str] | None = None,
+    metrics: str | Sequence[str] = ("bleu", "chrf"),
+    lowercase: bool = False,
+    tokenize: str | None = None,
+    language: str | None = None,
+) -> Scores:
+    """Score existing output, like `lamina score`, with confidence intervals.
+
+    `output` is a file or the texts themselves, one per sentence. `references` is then a file or a list of files; or a
+    list of texts, or several such lists. For `m2`, both are files. `language` of texts selects BLEU's tokenizer; of
+    files, their suffix does. The other arguments are the options of `lamina score`.
+
+    Example:
+        >>> lamina.score(["A dog runs.", "Two cats sleep."], ["A dog runs fast.", "Two cats sleep."], metrics="chrf")
+        chrf  79.2... ± ...  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:...
+        >>> float(lamina.score("test.de", "test.de")["bleu"])
+        100.0...
+    """
+    from pathlib import Path
+
+    from lamina.api.arguments import as_list
+    from lamina.corpus.records import is_path
+    from lamina.scoring.evaluation import score_output
+    from lamina.scoring.files import read_texts
+    from lamina.scoring.metrics import names_to_compare
+    from lamina.scoring.protocol import Gold
+
+    names = names_to_compare(as_list(metrics))
+    if is_path(output):
+        paths, read = [Path(each) for each in as_list(references)], Path(source) if is_path(source) else None
+        (lines,), gold = read_texts(
+            [Path(output)], paths, read, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
+        )
+        return score_output(lines, names, gold)
+    lists = as_list(references)
+    texts = [lists] if all(isinstance(each, str) for each in lists) else [list(each) for each in lists]
+    given = None if source is None else as_list(source)
+    return score_output(as_list(output), names, Gold(texts, given, lowercase, (), language, tokenize))
