@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lamina.demo.grammar import write_demo
-from lamina.systems.published import SYSTEMS
+from lamina.systems.published import SIZES, SYSTEMS
 from support import run_lamina
 
 README = Path(__file__).parents[2] / "README.md"
@@ -31,6 +31,17 @@ def test_the_table_of_systems_matches_the_code() -> None:
     for name, system in SYSTEMS.items():
         cells = [cell.strip(" `") for cell in listed[name].split("|")[2:5]]
         assert cells == [system.encoder, system.bridge, system.head]
+
+
+def test_the_table_of_sizes_matches_the_code() -> None:
+    part = SYSTEMS_PAGE.read_text().partition("| size |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"[\w]+", line) for line in part.splitlines() if line.startswith("| `")]
+    expected = [
+        [name, *(str(size[key]) for key in ("d_model", "ffn_size", "heads"))]
+        + [str(size[side]["layers"]) for side in ("encoder", "decoder")]
+        for name, size in SIZES.items()
+    ]
+    assert rows == expected
 
 
 SMALLER = "--set train.max_steps=6 --set model.d_model=16 --set model.ffn_size=32 --set model.heads=2"

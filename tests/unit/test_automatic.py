@@ -44,6 +44,11 @@ def test_overrides_apply_and_the_choice_is_described() -> None:
     )
 
 
+def test_a_dry_run_names_no_recipe_to_copy() -> None:
+    recipe = load_recipe(Source("msc", automatic_recipe("msc", meta(9))), [], (8000, 8000), True)
+    assert describe_choice(recipe, 9, None).endswith("validation every 50 steps. To change them, use --set.")
+
+
 def test_fewer_steps_shrink_warm_up_and_intervals() -> None:
     def chosen(max_steps: object) -> list[int]:
         train = automatic_recipe("msc", meta(29_000), max_steps=max_steps)["train"]

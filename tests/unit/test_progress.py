@@ -51,3 +51,12 @@ def test_lines_of_training_and_validation() -> None:
     assert describe_step(record, None) == f"step 9  epoch 1  {losses}  lr 1.00e-03  1,234 tok/s"
     valid = record | {"normalised_nll": 1.5, "normalised_perplexity": 4.48, "bleu": 0.0}
     assert describe_validation(valid) == f"step 9  valid {losses} (normalised 4.48)  bleu 0.00  best"
+
+
+def test_a_perplexity_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_training() as show:
+        for step, valid in enumerate((None, 9.0, 9.0, 7.0), start=1):
+            show("plain", step, 4, valid)
+    found = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    perplexities = ["", ", validation perplexity 9.00", "", ", validation perplexity 7.00"]
+    assert found == [f"plain: step {step} of 4{text}" for step, text in enumerate(perplexities, start=1)]

@@ -32,7 +32,7 @@ LARGEST = 2  # updates with the most padded tokens, for peak memory
 
 
 def describe_plan(
-    given: Given, data: StrPath, out: StrPath | None, overrides: Sequence[str | tuple[str, Any]], start: Start
+    given: Given, data: StrPath, overrides: Sequence[str | tuple[str, Any]], start: Start
 ) -> Iterator[str]:
     """Yield lines on model, parameters, batches per epoch, memory and time."""
     tune_malloc()
@@ -42,7 +42,7 @@ def describe_plan(
     recipe = load_recipe_for(prepared, given, overrides)
     init_from, grow_from = (None if path is None else Path(path) for path in (start.init_from, start.grow_from))
     ranks = Ranks(0, 1, choose_device(start.device))
-    yield from explain_choice(given, recipe, prepared, Run(out or Path("runs") / recipe.name))
+    yield from explain_choice(given, recipe, prepared)
     with TemporaryDirectory() as scratch:
         trainer = Trainer(recipe, prepared, Run(scratch), ranks, NullReporter(), init_from, grow_from)
         trainer.model.train()

@@ -30,12 +30,15 @@ def show_training(quiet: bool = False) -> Iterator[Callable[[str, int, int, floa
             )
         return
     printed: dict[str, int] = {}
+    shown: dict[str, float] = {}
 
     def line(name: str, step: int, steps: int, valid: float | None) -> None:
         tenth = 10 * step // steps
         if tenth > printed.get(name, 0):
             printed[name] = tenth
-            perplexity = "" if valid is None else f", validation perplexity {valid:.2f}"
+            perplexity = ""
+            if valid is not None and valid != shown.get(name):
+                shown[name], perplexity = valid, f", validation perplexity {valid:.2f}"
             print(f"         {name}: step {step} of {steps}{perplexity}", file=sys.stderr)
 
     yield line

@@ -56,7 +56,7 @@ def train(
     if dry_run:
         from lamina.bench.dry_run import describe_plan
 
-        for line in describe_plan(recipe, data, out, overrides or [], start):
+        for line in describe_plan(recipe, data, overrides or [], start):
             print(line)
         return
     run = train_run(recipe, data, out, overrides or [], start, None if quiet else TerminalReporter())

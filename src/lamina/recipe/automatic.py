@@ -80,16 +80,17 @@ def automatic_recipe(
     }
 
 
-def describe_choice(recipe: Recipe, pairs: int, run: Path) -> str:
-    """Describe the chosen settings, and how to change them."""
+def describe_choice(recipe: Recipe, pairs: int, run: Path | None) -> str:
+    """Describe the chosen settings, and how to change them; without a run, no recipe has been written."""
     train, size, dropout = recipe.train, describe_size(recipe.model), recipe.model.dropout
     batch = f"{train.batch_tokens:,}" + (f" × {train.accumulate}" if train.accumulate > 1 else "")
+    copied = "" if run is None else f" or a copy of {run / 'recipe.yaml'}"
     every = train.validate_every if isinstance(train.validate_every, str) else counted(train.validate_every, "step")
     return (
         f"Settings for {counted(pairs, 'training pair')}: {size}, dropout {dropout:g}, "
         f"{counted(train.max_steps, 'step')} of {batch} tokens, lr {train.lr:g} after "
         f"{counted(train.warmup, 'step')} of warm-up, validation every {every}. "
-        f"To change them, use --set or a copy of {run / 'recipe.yaml'}."
+        f"To change them, use --set{copied}."
     )
 
 

@@ -65,15 +65,15 @@ def train_run(
         trainer = Trainer(recipe, prepared, run, ranks, reporter, init_from, grow_from)
         if ranks.first:
             run.begin(recipe, prepared)
-            for line in explain_choice(given, recipe, prepared, run):
+            for line in explain_choice(given, recipe, prepared, run.folder):
                 reporter.say(line)
         trainer.fit()
     return run
 
 
-def explain_choice(given: Given, recipe: Recipe, data: PreparedData, run: Run) -> list[str]:
+def explain_choice(given: Given, recipe: Recipe, data: PreparedData, run: Path | None = None) -> list[str]:
     """Describe the automatic settings if the recipe was given as a system's name."""
     system = None if isinstance(given, Mapping) else system_name(given)
     if system is None:
         return []
-    return [describe_choice(recipe, data.meta["splits"]["train"]["pairs"], run.folder)]
+    return [describe_choice(recipe, data.meta["splits"]["train"]["pairs"], run)]
