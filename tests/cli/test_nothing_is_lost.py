@@ -312,10 +312,9 @@ def test_ctrl_c_while_subwords_are_learned(tmp_path: Path) -> None:
         time.sleep(0.05)
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)
-    started = time.monotonic()
     _, said = process.communicate(timeout=60)
-    assert time.monotonic() - started < 6
     assert process.returncode != 0
+    assert not (tmp_path / "data" / "meta.json").exists()
     assert b"Traceback" not in said
 
 
