@@ -19,6 +19,7 @@ from lamina.figures.figure import save_svg
 from lamina.figures.tables import text_table
 
 Cell = str | int | float
+LONGEST_TABLE = 400  # rows on a page; the CSV file has all
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +119,7 @@ class Finding:
         parts = [side_by_side(shown)]
         if details:
             parts.append(folded(counted(len(details), "more figure"), side_by_side(details)))
-        if 0 < len(self.rows) <= 80:
+        if 0 < len(self.rows) <= LONGEST_TABLE:
             parts.append(folded(f"Numbers ({counted(len(self.rows), 'row')})", table(self.head, self.texts(self.rows))))
         return parts
 

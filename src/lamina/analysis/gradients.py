@@ -15,9 +15,10 @@ from lamina.store.history import read_records
 READING = (
     "The norm of the gradient of the loss with respect to the parameters of each encoder layer, recorded during "
     "training. Wei et al. (2020, Figure 5) show that MSC balances it between bottom and top layers of a deep encoder. "
-    "Lines that stay close together, within a factor of ten or so, mean that all layers learn; with few layers, they "
-    "usually do in any system. Lines that are orders of magnitude apart mean that some layers hardly learn, or are "
-    "unstable. The table has the first, the median and the last recorded norm of each layer."
+    "Lines that stay close together mean that all layers are trained evenly; with few layers, they usually are in any "
+    "system. Lines that are orders of magnitude apart mean that some layers receive very little gradient; if theirs "
+    "keeps falling, they stop learning. Whether a model is good, only scores show. The table has the first, the median "
+    "and the last recorded norm of each layer."
 )
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
