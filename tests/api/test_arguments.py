@@ -114,6 +114,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         lambda: lamina.load("runs/first").translate("a", sampling={"seed": 1}),  # type: ignore[call-overload]
         "sampling must be lamina.SamplingSettings, but is {'seed': 1} instead.",
     ),
+    (lambda: lamina.score("test.de", "test.de", source=["a"]), "source must be a file if the output is a file, but is"),
+    (lambda: lamina.score(["a"], ["a", "b"]), "The numbers of hypotheses and references differ: 1 and 2."),
     (lambda: lamina.analyze.gradients([]), "No run was given."),
     (lambda: lamina.analyze.gradients(3), "run must be the path of a run, or a Run, but is 3 instead."),  # type: ignore[arg-type]
     (lambda: lamina.analyze.difficulty("runs/first", TEST, checkpoints=0), "checkpoints must be a whole number"),
@@ -186,6 +188,17 @@ def test_languages_select_the_columns_and_the_first_record_fixes_them(tmp_path: 
     data = prepare(train=mixed, out=tmp_path / "mixed", langs=("de", "en"))
     firsts = {data.text.source.decode(data.split("train")[n][0].tolist())[:8] for n in range(40)}
     assert firsts == {"ein Hund"}
+
+
+def test_texts_and_files_have_the_same_scores(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    lines = Path("test.de").read_text(encoding="utf-8").splitlines()
+    output = [f"{line} ja" for line in lines]
+    Path("output.de").write_text("".join(f"{line}\n" for line in output), encoding="utf-8")
+    of_files = lamina.score("output.de", ["test.de", "test.de"], metrics="bleu,ter")
+    of_texts = lamina.score(iter(output), [lines, lines], metrics=["bleu", "ter"], language="de")
+    assert 0 < of_files["bleu"].score < 100
+    assert str(of_files) == str(of_texts)
 
 
 def test_results_behave_like_python_objects(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def score(
     """
     from pathlib import Path
 
-    from lamina.api.arguments import as_list
+    from lamina.api.arguments import as_list, check_path
     from lamina.corpus.records import is_path
     from lamina.scoring.evaluation import score_output
     from lamina.scoring.files import read_texts
@@ -150,6 +150,8 @@ def score(
 
     names = names_to_compare(as_list(metrics))
     if is_path(output):
+        if source is not None:
+            check_path("source", source, "a file if the output is a file")
         paths, read = [Path(each) for each in as_list(references)], Path(source) if is_path(source) else None
         (lines,), gold = read_texts(
             [Path(output)], paths, read, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
