@@ -23,6 +23,13 @@ torch.set_num_threads(1)  # these models are too small to benefit from a second 
 ready_folder()
 
 
+@pytest.fixture(autouse=True)
+def one_thread_again() -> Iterator[None]:
+    """Undo a test's choice of threads: with another number, training is not bit-identical."""
+    yield
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache_of_lowered_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep lowered models out of the user's cache."""

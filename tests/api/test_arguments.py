@@ -87,7 +87,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         lambda: lamina.evaluate(build(), TEST),
         "A run must be a path or the result of lamina.load, but is a Seq2Seq instead.",
     ),
-    (lambda: lamina.evaluate("runs/first", "data"), "data: is a folder; give a file of pairs, two parallel files"),
+    (lambda: lamina.evaluate("runs/first", "runs"), "runs: is a folder; give a file of pairs, two parallel files"),
     (
         lambda: lamina.evaluate("runs/first", TEST, references=[["a", "b"]]),  # type: ignore[list-item]
         "references must be files, but one is a list instead.",
@@ -115,7 +115,28 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         "sampling must be lamina.SamplingSettings, but is {'seed': 1} instead.",
     ),
     (lambda: lamina.score("test.de", "test.de", source=["a"]), "source must be a file if the output is a file, but is"),
-    (lambda: lamina.score(["a"], ["a", "b"]), "The numbers of hypotheses and references differ: 1 and 2."),
+    (
+        lambda: lamina.score(["a"], ["a", "b"]),
+        "references must be 1 text, one per output, or several lists of as many, but is ['a', 'b'] instead.",
+    ),
+    (
+        lambda: lamina.score(["a", "b", "c"], [["a"], ["b"], ["c"]]),
+        "references must be 3 texts, one per output, or several lists of as many, but is [['a'], ['b'], ['c']]",
+    ),
+    (lambda: lamina.score(["a b c"], "test.de"), "output must be a file, because the reference is one, but is 'a lis"),
+    (lambda: lamina.score(["a", None], ["a", "b"]), "output must be texts, but is None instead."),  # type: ignore[list-item]
+    (
+        lambda: lamina.evaluate("runs/first", lamina.PreparedData("data")),
+        "data: is prepared data, which has no text",
+    ),
+    (
+        lambda: lamina.load("runs/first").translate("a", max_length=20),  # type: ignore[call-overload]
+        "max_length: must be a list of two numbers, but is 20 instead.",
+    ),
+    (
+        lambda: lamina.train("transformer", "data", "runs/first"),
+        "runs/first: cannot be resumed with a different system: it was 'surface-fusion' and is now 'transformer'.",
+    ),
     (lambda: lamina.analyze.gradients([]), "No run was given."),
     (lambda: lamina.analyze.gradients(3), "run must be the path of a run, or a Run, but is 3 instead."),  # type: ignore[arg-type]
     (lambda: lamina.analyze.difficulty("runs/first", TEST, checkpoints=0), "checkpoints must be a whole number"),
@@ -198,6 +219,11 @@ def test_texts_and_files_have_the_same_scores(workplace: Path, monkeypatch: pyte
     of_files = lamina.score("output.de", ["test.de", "test.de"], metrics="bleu,ter")
     of_texts = lamina.score(iter(output), [lines, lines], metrics=["bleu", "ter"], language="de")
     assert 0 < of_files["bleu"].score < 100
+    translations = lamina.load("runs/first").translate(lines)
+    assert (
+        lamina.score(translations, lines)["chrf"].score
+        == lamina.evaluate("runs/first", ("test.de", "test.de"))["chrf"].score
+    )
     assert str(of_files) == str(of_texts)
 
 

@@ -185,7 +185,7 @@ def test_the_suggested_next_command_works(data: Path, straight: Path, tmp_path: 
     assert train == ["train", "surface-fusion", "--data", str(data / "data"), "--out", "runs/first"]
     plan = run_lamina(*train[:-1], str(tmp_path / "first"), "--dry-run", "--threads", "1")
     assert (plan.returncode, (tmp_path / "first").exists()) == (0, False)
-    assert f"or a copy of {tmp_path / 'first' / 'recipe.yaml'}." in plan.stdout
+    assert "To change them, use --set." in plan.stdout
     command = ["train", data / "recipe.yaml", "--data", data / "data", "--out", run]
     translate = next_command(run_lamina(*command))
     assert translate == ["translate", str(run)]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lamina.base.progress import Progress
     from lamina.scoring.compare import Comparison
     from lamina.scoring.evaluation import DecodingOptions, Scores, TestSet
-    from lamina.translation import Translator
+    from lamina.translation import Translation, Translator
 
 
 def evaluate(
@@ -118,8 +118,8 @@ def compare(
 
 
 def score(
-    output: StrPath | Iterable[str],
-    references: StrPath | Sequence[StrPath] | Sequence[str] | Sequence[Sequence[str]],
+    output: StrPath | Iterable[str | Translation],
+    references: StrPath | Sequence[StrPath | Sequence[str]],
     *,
     source: StrPath | Iterable[str] | None = None,
     metrics: str | Sequence[str] = ("bleu", "chrf"),
@@ -129,9 +129,9 @@ def score(
 ) -> Scores:
     """Score existing output, like `lamina score`, with confidence intervals.
 
-    `output` is a file or the texts themselves, one per sentence. `references` is then a file or a list of files; or a
-    list of texts, or several such lists. For `m2`, both are files. `language` of texts selects BLEU's tokenizer; of
-    files, their suffix does. The other arguments are the options of `lamina score`.
+    `output` is a file, or the texts or translations themselves. `references` is a file or a list of files; or a list
+    with one text per output, or several such lists. For `m2`, both are files. `language` selects BLEU's tokenizer for
+    texts; for files, their suffix does. The other arguments are the options of `lamina score`.
 
     Example:
         >>> lamina.score(["A dog runs.", "Two cats sleep."], ["A dog runs fast.", "Two cats sleep."], metrics="chrf")
@@ -141,12 +141,14 @@ def score(
     """
     from pathlib import Path
 
-    from lamina.api.arguments import as_list, check_path
+    from lamina.api.arguments import as_list, check_path, reject
+    from lamina.base.wording import counted
     from lamina.corpus.records import is_path
     from lamina.scoring.evaluation import score_output
     from lamina.scoring.files import read_texts
     from lamina.scoring.metrics import names_to_compare
     from lamina.scoring.protocol import Gold
+    from lamina.translation import Translation
 
     names = names_to_compare(as_list(metrics))
     if is_path(output):
@@ -157,7 +159,12 @@ def score(
             [Path(output)], paths, read, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
         )
         return score_output(lines, names, gold)
+    lines = [str(each) if isinstance(each, str | Translation) else reject("output", "texts", each) for each in output]
+    if "m2" in names or is_path(references):
+        reject("output", "a file, because the reference is one", "a list of texts")
     lists = as_list(references)
-    texts = [lists] if all(isinstance(each, str) for each in lists) else [list(each) for each in lists]
+    several = [lists] if all(isinstance(each, str) for each in lists) else [as_list(each) for each in lists]
+    if any(len(each) != len(lines) for each in several):
+        reject("references", f"{counted(len(lines), 'text')}, one per output, or several lists of as many", references)
     given = None if source is None else as_list(source)
-    return score_output(as_list(output), names, Gold(texts, given, lowercase, (), language, tokenize))
+    return score_output(lines, names, Gold(several, given, lowercase, (), language, tokenize))

@@ -41,7 +41,7 @@ def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
         path += [item["ctx"]["key"]] if "key" in item["ctx"] else []
     else:
         must = re.sub(r"^\w+ should", "must", re.split(" after validation|, got", message)[0])
-        must = must.replace("a valid tuple", "a list").replace("a valid dictionary", "a mapping")
+        must = must.replace("a valid tuple", "a list of two numbers").replace("a valid dictionary", "a mapping")
         message = f"{must}, but is {item['input']!r} instead."
     return Problem(".".join(path), message)
 

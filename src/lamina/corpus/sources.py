@@ -12,9 +12,10 @@ from typing import Any
 from lamina.base.files import StrPath
 from lamina.corpus.m2 import M2File
 from lamina.corpus.plan import PairSource
+from lamina.corpus.prepared import META
 from lamina.corpus.reading import OneFile, TwoFiles, read_test
 from lamina.corpus.records import Fields, are_two_paths, is_path, read_records, write_records
-from lamina.errors import DataError
+from lamina.errors import DataError, UsageError
 from lamina.text.sentences import LINE_BREAK
 
 Pairs = PairSource | tuple[StrPath, StrPath] | StrPath | Iterable[Any]  # the data of one split
@@ -57,6 +58,10 @@ def read_pairs(given: Pairs, name: str) -> tuple[list[str], list[str]]:
         source, target = map(Path, given)
         return read_test(source, target)
     if is_path(given):
+        if (Path(given) / META).is_file():
+            raise UsageError(
+                f"{Path(given)}: is prepared data, which has no text; give the files or pairs of the test set."
+            )
         given = OneFile(Path(given))
     if isinstance(given, TwoFiles | OneFile | M2File):
         pairs = list(given.pairs())
@@ -95,6 +100,7 @@ def scratch_beside(out: Path, needed: bool) -> Iterator[Path]:
     if not needed:
         yield out
         return
+    out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
         yield Path(folder)

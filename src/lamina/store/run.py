@@ -153,7 +153,7 @@ class Run:
         changeable = {f"train.{name}" for name in CHANGEABLE} | {"name"}
         if now.train.schedule in ("linear", "cosine"):  # these schedules depend on it from the first step on
             changeable.remove("train.max_steps")
-        for key in sorted(old.keys() | new.keys()):
+        for key in sorted(old.keys() | new.keys(), key=lambda key: (key != "system", key)):  # which explains the others
             if key not in changeable and not key.startswith("decode.") and old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self.folder}: cannot be resumed with a different {key}: it was {old.get(key)!r} and is now "
