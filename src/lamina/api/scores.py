@@ -159,7 +159,8 @@ def score(
             [Path(output)], paths, read, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
         )
         return score_output(lines, names, gold)
-    lines = [str(each) if isinstance(each, str | Translation) else reject("output", "texts", each) for each in output]
+    texts = as_list(output)
+    lines = [str(each) if isinstance(each, str | Translation) else reject("output", "texts", each) for each in texts]
     if "m2" in names or is_path(references):
         reject("output", "a file, because the reference is one", "a list of texts")
     lists = as_list(references)
