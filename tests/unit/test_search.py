@@ -82,7 +82,8 @@ def test_a_wide_beam_finds_the_best_of_all(backend: str) -> None:
         tokens = torch.tensor([*text, 2])
         scores[*text, 2] = float(log_probs.gather(1, tokens[:, None]).sum()) / len(tokens)
     best = sorted(scores, key=scores.__getitem__, reverse=True)[:3]
-    wide = SearchSettings(beam=len(words) ** 2 + len(words), max_length=(0.0, 2))
+    every = {"beam": len(words) ** 2 + len(words), "max_length": (0.0, 2)}
+    wide = SearchSettings().model_copy(update=every)  # wider than users may ask for
     (found,) = searcher.search(source_BS, wide)
     assert [tuple(each.tokens) for each in found[:3]] == best
 
