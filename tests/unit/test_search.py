@@ -187,8 +187,8 @@ def test_an_ensemble_averages_probabilities(backend: str) -> None:
 @every_backend
 @pytest.mark.slow
 def test_samples_follow_the_distribution(backend: str) -> None:
-    searcher, source_BS = Searcher(backend, small()), make_batch().source_BS[:1].repeat(100, 1)
-    many = SearchSettings(beam=200, max_length=(0.0, 1))
+    searcher, source_BS = Searcher(backend, small()), make_batch().source_BS[:1].repeat(20_000, 1)
+    many = SearchSettings(max_length=(0.0, 1))
     probs = searcher.log_probs(rows_of(source_BS)[0], [0])[0].exp()
     probs[[1, 2]] = 0  # no padding, and no eos below the minimum length
 
