@@ -61,5 +61,5 @@ def demo(
     print(f"\nReport: {out / 'report.html'}")
     if not quiet:
         shortest = min(outputs.sources, key=len)
-        print(f"The models know only this corpus' words. A sentence to try: {shortest}", file=sys.stderr)
+        print(f"The models know only the words of this corpus. A sentence to try: {shortest}", file=sys.stderr)
     say_next("lamina", "translate", out / "runs" / "fused", quiet=quiet)
