@@ -79,7 +79,7 @@ def check_replaceable(folder: Path) -> None:
             return
     elif not folder.exists() and not folder.is_symlink():
         return
-    raise UsageError(f"{folder}: already exists and is not a model folder, or contains other files. Choose another folder.")
+    raise UsageError(f"{folder}: already exists and contains more than a model. Choose another folder.")
 
 
 def find_damage(folder: Path, config: Mapping[str, Any]) -> str | None:
