@@ -1,8 +1,9 @@
-"""Suggestions for misspelled names."""
+"""How messages name options, and suggestions for misspelled names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 ELSEWHERE = {  # names in other libraries, and ours
@@ -19,6 +20,26 @@ ELSEWHERE = {  # names in other libraries, and ours
     "steps": "max_steps",
     "warmup_steps": "warmup",
 }
+
+_flags = False  # whether a command is running
+
+
+@contextmanager
+def naming_flags() -> Iterator[None]:
+    """While a command runs, messages name options as flags."""
+    global _flags
+    before, _flags = _flags, True
+    try:
+        yield
+    finally:
+        _flags = before
+
+
+def option(name: str, value: str = "", python: str = "") -> str:
+    """An option as the user types it: `--vocab-size` in a command, `vocab_size` (or `python`) in Python."""
+    if _flags:
+        return f"--{name.replace('_', '-')} {value}".rstrip()
+    return python or (f"`{name}={value!r}`" if value else f"`{name}`")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -195,7 +195,7 @@ def test_usage_errors(tmp_path: Path) -> None:
     unknown = run(*arguments(tmp_path), "--no-filter", "duplicates")
     assert "Unknown filter `duplicates`. Did you mean `duplicate`?" in unknown.stderr
     codes = run(*arguments(tmp_path), "--subwords", "none", "--bpe-codes", tmp_path / "train.en")
-    assert "--bpe-codes needs --subwords bpe, but --subwords is `none`." in codes.stderr
+    assert "--bpe-codes needs --subwords bpe, not --subwords none." in codes.stderr
 
 
 def test_a_full_disk_leaves_nothing_that_looks_complete(tmp_path: Path) -> None:

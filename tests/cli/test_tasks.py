@@ -178,7 +178,7 @@ def test_growing_a_model(mails: Path) -> None:
     code, message = fails("train", mails / "recipe.yaml", *data, "--out", mails / "new", *deeper)
     assert (code, message) == (
         2,
-        "lamina: A `grown` model is built around a trained one: give it with --grow-from RUN.\n",
+        "lamina: A `grown` model is built around a trained one: give its run with --grow-from.\n",
     )
     run("train", mails / "recipe.yaml", *data, "--out", mails / "grown", *deeper, "--grow-from", mails / "old")
     old, grown = (dict(load_model_folder(mails / name / "model").model.named_parameters()) for name in ("old", "grown"))

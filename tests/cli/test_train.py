@@ -151,7 +151,7 @@ def test_average(straight: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "Give either --last K or --steps a,b,c."),
+        ([], "Give either --last or --steps."),
         (["--last", "99"], "--last must be at most"),
         (["--steps", "3"], "No checkpoint at step 3; available: 5,"),
         (["--steps", "x"], "--steps must be comma-separated numbers, but is `x` instead."),

@@ -42,6 +42,7 @@ from lamina.cli.train import train
 from lamina.cli.translate import translate
 from lamina.cli.usage import CommandLineError, explain
 from lamina.errors import DataError, LaminaError, UsageError
+from lamina.names import naming_flags
 from lamina.version import __version__
 
 BROKEN_PIPE = 141  # exit code of a shell after SIGPIPE
@@ -126,7 +127,7 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        with show_loading(f"{' '.join(['lamina', *sys.argv[1:2]])}: loading …"):
+        with naming_flags(), show_loading(f"{' '.join(['lamina', *sys.argv[1:2]])}: loading …"):
             code = app(prog_name="lamina", standalone_mode=False)
     except SystemExit:
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # click caught a broken pipe

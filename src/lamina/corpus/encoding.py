@@ -15,6 +15,7 @@ from lamina.base.processes import processes
 from lamina.corpus.reading import Pair
 from lamina.corpus.shards import Encoded
 from lamina.errors import KilledProcessError
+from lamina.names import option
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import LanguageText, TextPipeline
 from lamina.text.tokenise import MosesTokeniser
@@ -90,7 +91,7 @@ def in_order(
             yield pending.popleft().result()
     except BrokenExecutor as error:
         raise KilledProcessError(
-            "A worker process was killed, possibly for lack of memory; rerun with fewer --workers to resume."
+            f"A worker process was killed, possibly for lack of memory; rerun with fewer {option('workers')} to resume."
         ) from error
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from lamina.base.files import StrPath, digest
+from lamina.base.wording import listed
 from lamina.corpus.filters import Filters
 from lamina.corpus.m2 import M2File
 from lamina.corpus.prepared import FORMAT
 from lamina.corpus.reading import OneFile, TwoFiles
 from lamina.errors import DataError, UsageError
+from lamina.names import option
 from lamina.text.pipeline import TextPipeline, find_text
 from lamina.text.subwords import Kind
 
@@ -50,22 +52,21 @@ class TextOptions:
 
     def check(self) -> None:
         """Raise unless the options are compatible."""
+        given = option("subwords", self.kind)
         if self.bpe_codes is not None and self.kind != "bpe":
-            raise UsageError(f"--bpe-codes needs --subwords bpe, but --subwords is `{self.subwords}`.")
+            raise UsageError(f"{option('bpe_codes')} needs {option('subwords', 'bpe')}, not {given}.")
         if self.text_from is not None and (self.vocab_size, self.bpe_codes) != (None, None):
-            raise UsageError("--text-from provides the subwords: omit --vocab-size and --bpe-codes.")
+            omit = f"omit {option('vocab_size')} and {option('bpe_codes')}"
+            raise UsageError(f"{option('text_from')} provides the subwords: {omit}.")
         own = self.separate_vocab or self.lowercase or self.kind != "sentencepiece" or self.languages
         if self.text_from is not None and own:
-            raise UsageError(
-                "--text-from provides the text pipeline: omit --subwords, --separate-vocab, --lowercase and --langs."
-            )
+            names = [option(name) for name in ("subwords", "separate_vocab", "lowercase", "langs")]
+            raise UsageError(f"{option('text_from')} provides the text pipeline: omit {listed(names)}.")
         if self.lowercase and self.kind != "sentencepiece":
-            raise UsageError(
-                f"--lowercase needs --subwords sentencepiece, but --subwords is `{self.kind}`; "
-                "lowercase the files instead."
-            )
+            needed = option("subwords", "sentencepiece")
+            raise UsageError(f"{option('lowercase')} needs {needed}, not {given}; lowercase the files instead.")
         if self.pretokenized and self.kind != "bpe":
-            raise UsageError(f"--pretokenized requires --subwords bpe, but --subwords is `{self.kind}`.")
+            raise UsageError(f"{option('pretokenized')} needs {option('subwords', 'bpe')}, not {given}.")
         if self.text_from is not None:
             find_text(Path(self.text_from))
 

@@ -23,6 +23,7 @@ from lamina.corpus.reading import Pair
 from lamina.corpus.report import write_report
 from lamina.corpus.shards import Shard, ShardWriter, find_damage
 from lamina.errors import DataError, KilledProcessError, UsageError
+from lamina.names import option
 from lamina.text.normalise import normalise
 from lamina.text.pipeline import TextPipeline, find_text, make_pipeline
 from lamina.text.subwords import count_vocabulary, learn_bpe, learn_sentencepiece, read_codes, read_text
@@ -76,7 +77,8 @@ def run_stages(plan: Plan, out: Path, description: dict[str, Any], workers: int,
         raise DataError(f"{plan.train.paths[0]}: has no lines (train split).")
     if cleaning.kept == 0:
         raise DataError(
-            f"All training pairs were dropped by filters ({summary(cleaning)}). Disable a filter with --no-filter."
+            f"All training pairs were dropped by filters ({summary(cleaning)}). "
+            f"Disable a filter with {option('no_filter')}."
         )
     pipeline = learn_text(plan, cleaning, out, workers, progress)
     for split, source in plan.splits().items():

@@ -13,6 +13,7 @@ from lamina.base.reading import read_lines
 from lamina.base.wording import counted
 from lamina.corpus.drift import first_drift
 from lamina.errors import DataError, UsageError
+from lamina.names import option
 
 Pair = tuple[str, str]
 
@@ -89,7 +90,8 @@ class OneFile:
     def _field(self, record: dict[str, Any], name: str, where: str) -> str:
         if name not in record:
             found = ", ".join(f"`{key}`" for key in record)
-            raise DataError(f"{where}: has no field `{name}`, only {found}. Name the two fields with --fields.")
+            hint = f"Name the two fields with {option('fields')}."
+            raise DataError(f"{where}: has no field `{name}`, only {found}. {hint}")
         if not isinstance(record[name], str):
             kind = type(record[name]).__name__
             raise DataError(f"{where}: field `{name}` must be text, but has type `{kind}` instead.")

@@ -11,6 +11,7 @@ from lamina.base.files import atomic_file, require_absent
 from lamina.errors import DataError, UsageError
 from lamina.interop.ctranslate2 import export_ctranslate2, find_misfits, refuse
 from lamina.model.seq2seq import Seq2Seq
+from lamina.names import option
 from lamina.text.pipeline import TextPipeline
 from lamina.version import __version__
 
@@ -66,7 +67,7 @@ NAMES = {
 def export_argos(model: Seq2Seq, text: TextPipeline, out: Path, int8: bool = False) -> None:
     """Write an `.argosmodel` for `argospm install` and LibreTranslate."""
     if out.suffix != SUFFIX:
-        raise UsageError(f"--out must be a file that ends in {SUFFIX}, but is {out} instead.")
+        raise UsageError(f"{option('out')} must be a file that ends in {SUFFIX}, but is {out} instead.")
     sentences = ["`prepare --sentences` (it translates sentences separately)"] if text.source.sentences else []
     refuse("Argos Translate", [*find_misfits(model.config), *sentences])
     if PIECES not in text.files or text.source.tokeniser is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lamina.base.wording import counted
 from lamina.model.config import ModelConfig
+from lamina.names import option
 from lamina.recipe.schema import Recipe
 from lamina.systems.published import SIZES, SYSTEMS
 
@@ -90,7 +91,7 @@ def describe_choice(recipe: Recipe, pairs: int, run: Path | None) -> str:
         f"Settings for {counted(pairs, 'training pair')}: {size}, dropout {dropout:g}, "
         f"{counted(train.max_steps, 'step')} of {batch} tokens, lr {train.lr:g} after "
         f"{counted(train.warmup, 'step')} of warm-up, validation every {every}. "
-        f"To change them, use --set{copied}."
+        f"To change them, use {option('set', python='keyword arguments')}{copied}."
     )
 
 

@@ -18,7 +18,7 @@ from lamina.base.yaml_files import compose_yaml, explain_yaml_error, read_yaml
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import DataError, Problem, UsageError
 from lamina.model.config import ModelConfig
-from lamina.names import nearest
+from lamina.names import nearest, option
 from lamina.recipe.automatic import automatic_recipe, system_name
 from lamina.recipe.schema import Recipe
 from lamina.recipe.shipped import find_recipe
@@ -164,7 +164,7 @@ def load_recipe(
 
 def separate_problems(model: ModelConfig) -> Iterator[Problem]:
     """What needs a shared vocabulary but has two of the same size."""
-    remedy = "Prepare the data without --separate-vocab"
+    remedy = f"Prepare the data without {option('separate_vocab')}"
     if model.head.copies:
         copying = f"head `{model.head.type}` copies tokens, so both sides need one vocabulary"
         yield Problem("model.head.type", f"{copying}. {remedy}.")

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lamina.errors import UsageError
+from lamina.names import option
 from lamina.scoring.multi_bleu import ORDER, brevity_penalty, geometric_mean
 from lamina.scoring.protocol import Array, Gold
 
@@ -38,7 +39,7 @@ class Gleu:
 
     def __init__(self, gold: Gold) -> None:
         if gold.source is None:
-            raise UsageError("GLEU also needs the uncorrected text: give it with --source.")
+            raise UsageError(f"GLEU also needs the uncorrected text: give it with {option('source')}.")
         self.sentences = len(gold.references[0])
         self._lowercase = gold.lowercase
         self._sources = [self._count(line) for line in gold.source]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lamina.errors import DataError, UsageError
+from lamina.names import option
 from lamina.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
 Kind = Literal["sentencepiece", "bpe", "none", "marian"]
@@ -157,7 +158,8 @@ def learn_sentencepiece(
     except RuntimeError as error:
         if "smaller than required_chars" in str(error):
             raise UsageError(
-                f"--vocab-size must be larger: {vocab_size} subwords cannot cover every character of the text."
+                f"{option('vocab_size')} must be larger: {vocab_size} subwords cannot cover every character of the "
+                "text."
             ) from error
         raise DataError(f"SentencePiece could not learn from the training text ({error}).") from error
     return written.getvalue()

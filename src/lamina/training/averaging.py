@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from lamina.errors import DataError, UsageError
+from lamina.names import option
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.model_folder import assign_weights, load_model_folder, read_weights, write_model_folder
 
@@ -36,13 +37,15 @@ def average(run: Path, *, last: int | None = None, steps: Sequence[int] | None =
 def choose_steps(checkpoints: Checkpoints, last: int | None, steps: Sequence[int] | None) -> list[int]:
     """Choose the checkpoints to average; exactly one of `last` and `steps` must be given."""
     if (last is None) == (steps is None):
-        raise UsageError("Give either --last K or --steps a,b,c.")
+        raise UsageError(f"Give either {option('last')} or {option('steps')}.")
     saved = checkpoints.steps()
     if not saved:
         raise DataError(f"{checkpoints.folder.parent}: is not a run with checkpoints.")
     if last is not None:
         if last > len(saved):
-            raise UsageError(f"--last must be at most {len(saved)}, the number of checkpoints, but is {last} instead.")
+            raise UsageError(
+                f"{option('last')} must be at most {len(saved)}, the number of checkpoints, but is {last} instead."
+            )
         return saved[-last:]
     missing = [step for step in steps or () if step not in saved]
     if missing:

@@ -14,6 +14,7 @@ from lamina.model.config import ModelConfig
 from lamina.model.encoders.grown import GrownEncoder
 from lamina.model.layers.growth import GrownWiring
 from lamina.model.seq2seq import Seq2Seq
+from lamina.names import option
 from lamina.training.resuming import load_for
 
 
@@ -77,4 +78,4 @@ def prepare_growth(folder: Path | None, model: Seq2Seq, data: PreparedData) -> N
     if folder is not None:
         grow_from(folder, model, data)
     elif isinstance(model.decoder.wiring, GrownWiring):
-        raise UsageError("A `grown` model is built around a trained one: give it with --grow-from RUN.")
+        raise UsageError(f"A `grown` model is built around a trained one: give its run with {option('grow_from')}.")

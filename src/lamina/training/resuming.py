@@ -13,6 +13,7 @@ from lamina.corpus.batches import Batches
 from lamina.corpus.prepared import PreparedData
 from lamina.errors import DataError, UsageError
 from lamina.model.seq2seq import Seq2Seq
+from lamina.names import option
 from lamina.recipe.schema import TrainSettings
 from lamina.store.loading import find_model_folder
 from lamina.store.model_folder import LoadedModel, assign_weights, load_model_folder
@@ -104,6 +105,6 @@ def load_for(folder: Path, data: PreparedData) -> tuple[Path, LoadedModel]:
         if getattr(loaded.text, side).vocabulary != getattr(data.text, side).vocabulary:
             raise DataError(
                 f"{folder}: its {side} vocabulary differs from that of {data.folder}. Prepare the data with "
-                f"`--text-from {folder}`."
+                f"{option('text_from', str(folder))}."
             )
     return folder, loaded

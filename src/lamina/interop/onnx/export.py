@@ -16,6 +16,7 @@ from lamina.errors import DataError, MissingExtraError
 from lamina.interop.onnx.graphs import StepGraph, Traced, cache_shapes, describe_graphs, make_traceable
 from lamina.interop.onnx.operators import register_operators
 from lamina.model.seq2seq import Seq2Seq
+from lamina.names import option
 from lamina.recipe.decode import SearchSettings
 from lamina.store.model_files import CARD
 from lamina.store.onnx_folder import DECODER, DESCRIPTION, ENCODER, FORMAT, SCRIPT
@@ -57,7 +58,7 @@ def require_extra(int8: bool) -> None:
         if int8:
             import onnxruntime  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError("--to onnx", "onnx") from error
+        raise MissingExtraError(option("to", "onnx"), "onnx") from error
 
 
 def write_graph(graph: Traced, path: Path, int8: bool) -> None:

@@ -24,6 +24,7 @@ from lamina.model.heads.head import Head
 from lamina.model.layers.attention import additive_mask
 from lamina.model.settings import HeadSettings
 from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Targets
+from lamina.names import option
 
 if TYPE_CHECKING:
     from lamina.model.config import ModelConfig
@@ -45,7 +46,7 @@ class PointerSettings(HeadSettings):
                 "head.type",
                 f"head `pointer` copies tokens, so both sides need one vocabulary, but the source has "
                 f"{model.source_vocab} entries and the target {model.target_vocab}. Prepare the data without "
-                "--separate-vocab.",
+                f"{option('separate_vocab')}.",
             )
 
     def build(self, model: ModelConfig, weight_VD: nn.Parameter) -> PointerHead:
