@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lamina.api import analyze
 from lamina.api.data import prepare
-from lamina.api.models import build, load, load_fairseq, save
-from lamina.api.scores import compare, evaluate, score
+from lamina.api.models import average, build, export, load, load_fairseq, save
+from lamina.api.scores import compare, evaluate, rescore, score
 from lamina.api.training import train
 from lamina.version import __version__
 
@@ -73,12 +73,15 @@ __all__ = [
     "ValidationEvent",
     "__version__",
     "analyze",
+    "average",
     "build",
     "compare",
     "evaluate",
+    "export",
     "load",
     "load_fairseq",
     "prepare",
+    "rescore",
     "save",
     "score",
     "train",

@@ -35,10 +35,15 @@ def naming_flags() -> Iterator[None]:
         _flags = before
 
 
+def flag(name: str) -> str:
+    """An option of a command: `--vocab-size`."""
+    return f"--{name.replace('_', '-')}"
+
+
 def option(name: str, value: str = "", python: str = "") -> str:
     """An option as the user types it: `--vocab-size` in a command, `vocab_size` (or `python`) in Python."""
     if _flags:
-        return f"--{name.replace('_', '-')} {value}".rstrip()
+        return f"{flag(name)} {value}".rstrip()
     return python or (f"`{name}={value!r}`" if value else f"`{name}`")
 
 

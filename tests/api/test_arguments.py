@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 import lamina
@@ -35,6 +36,24 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: prepare(vocab_size="700"), "vocab_size must be a whole number, at least 1, but is '700' instead."),
     (lambda: prepare(vocab_size=-5), "vocab_size must be a whole number, at least 1, but is -5 instead."),
     (lambda: prepare(workers=0), "workers must be a whole number, at least 1, but is 0 instead."),
+    (
+        lambda: prepare(vocab_size=6),
+        "`vocab_size` must be larger: 6 subwords cannot cover every character of the text.",
+    ),
+    (
+        lambda: prepare(lowercase=True, subwords="none"),
+        "`lowercase` needs `subwords='sentencepiece'`, not `subwords='no",
+    ),
+    (lambda: lamina.average("runs/first"), "Give either `last` or `steps`."),
+    (lambda: lamina.average("runs/first", last=9), "`last` must be at most"),
+    (lambda: lamina.average("runs/first", steps=["8"]), "steps must be a whole number"),  # type: ignore[list-item]
+    (
+        lambda: lamina.export("runs/first", "onxx", "made"),
+        "to must be one of ctranslate2, onnx, huggingface, argos, but",
+    ),  # type: ignore[arg-type]
+    (lambda: lamina.export("runs/first", "onnx", "data"), "data"),
+    (lambda: lamina.rescore("runs/first", ["a"]), "pairs, pair 1: must be"),
+    (lambda: lamina.rescore("runs/first", [("a", "b " * 3000)]), "pair 1: its target has"),
     (lambda: prepare(max_ratio="9"), "max_ratio must be a number, but is '9' instead."),
     (lambda: prepare(train=5), "train: must be files or pairs, but is 5 instead."),
     (
@@ -225,6 +244,31 @@ def test_texts_and_files_have_the_same_scores(workplace: Path, monkeypatch: pyte
         == lamina.evaluate("runs/first", ("test.de", "test.de"))["chrf"].score
     )
     assert str(of_files) == str(of_texts)
+
+
+def test_rescoring_sums_the_log_probabilities_of_a_translation(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace)
+    translator = lamina.load("runs/first", device="cpu")
+    (found,) = lamina.rescore(translator, [("A dog.", "Ein Hund.")], lenpen=0.5)
+    (source,), _ = translator.encode(["A dog."])
+    (target,) = translator.text.target.encode(["Ein Hund."])
+    prefix = [translator.models[0].start_id, *target[:-1]]
+    with torch.inference_mode():
+        log_probs = translator.models[0].log_probs(torch.tensor([source]), torch.tensor([prefix]))[0]
+    expected = sum(float(row[token]) for row, token in zip(log_probs, target, strict=True))
+    assert found.text == "Ein Hund."
+    assert found.log_prob == pytest.approx(expected, abs=1e-4)
+    assert found.score == pytest.approx(expected / len(target) ** 0.5, abs=1e-4)
+
+
+def test_a_comparison_of_few_sentences_says_so(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    few = lamina.compare(["runs/first", "runs/second"], TEST, metrics="chrf")
+    assert "With only 8 sentences, intervals and p-values are unreliable." in str(few)
+    many = lamina.compare(["runs/first", "runs/second"], [("a", "b")] * 50, metrics="chrf", max_length=(0, 2))
+    assert "unreliable" not in str(many)
 
 
 def test_results_behave_like_python_objects(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_damaged_weights_are_never_used(straight: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("A dog.\n")
     result = run_lamina("rescore", run, "--source", tmp_path / "a", "--target", tmp_path / "a")
     assert (result.returncode, result.stdout) == (3, "")
-    assert "line 1: log p is not finite; the model's weights are damaged." in result.stderr
+    assert "a:1: log p is not finite; the model's weights are damaged." in result.stderr
 
 
 def test_a_failed_preparation_leaves_nothing(tmp_path: Path) -> None:

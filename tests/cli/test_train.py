@@ -345,7 +345,7 @@ def test_fine_tuning_needs_the_same_vocabulary(data: Path, straight: Path, tmp_p
         "train", data / "recipe.yaml", "--data", tmp_path / "other", "--out", tmp_path / "run", "--init-from", straight
     )
     assert result.returncode == 3
-    assert f"Prepare the data with `--text-from {straight / 'model'}`." in result.stderr
+    assert f"Prepare the data with --text-from {straight / 'model'}." in result.stderr
     again = run_lamina("prepare", *files, "--text-from", straight, "--out", tmp_path / "same")
     assert again.returncode == 0, again.stderr
     tuned = run_lamina(

@@ -152,6 +152,10 @@ def test_tokens_of_the_wrong_shape_are_named() -> None:
         model.log_probs(batch.source_BS, batch.prefix_BT[:2])
     with pytest.raises(UsageError, match=r"The target must have shape \(3, 6\), but has \(3, 4\) instead"):
         model(batch.source_BS, batch.prefix_BT, batch.target_BT[:, :4])
+    with pytest.raises(UsageError, match="The prefix must be a tensor of token ids, but is a list instead"):
+        model.log_probs(batch.source_BS, batch.prefix_BT.tolist())
+    with pytest.raises(UsageError, match=r"The source has ids from \d+ to 99, but its vocabulary has \d+ entries"):
+        model.log_probs(batch.source_BS.masked_fill(batch.source_BS == batch.source_BS.max(), 99), batch.prefix_BT)
 
 
 @pytest.mark.parametrize("combination", [each for each in ILLEGAL if each.norm == "pre"], ids=str)

@@ -40,13 +40,15 @@ def test_overrides_apply_and_the_choice_is_described() -> None:
     recipe = load_recipe(source, ["train.lr=1e-4", ("train.label_smoothing", 0.0)], (8000, 8000), True)
     assert describe_choice(recipe, 29_000, Path("runs/x")) == (
         "Settings for 29,000 training pairs: size tiny, dropout 0.3, 8,500 steps of 2,048 tokens, lr 0.0001 after "
-        "1,062 steps of warm-up, validation every 425 steps. To change them, use --set or a copy of runs/x/recipe.yaml."
+        "1,062 steps of warm-up, validation every 425 steps. To change them, use keyword arguments or a copy of runs/x/recipe.yaml."
     )
 
 
 def test_a_dry_run_names_no_recipe_to_copy() -> None:
     recipe = load_recipe(Source("msc", automatic_recipe("msc", meta(9))), [], (8000, 8000), True)
-    assert describe_choice(recipe, 9, None).endswith("validation every 50 steps. To change them, use --set.")
+    assert describe_choice(recipe, 9, None).endswith(
+        "validation every 50 steps. To change them, use keyword arguments."
+    )
 
 
 def test_fewer_steps_shrink_warm_up_and_intervals() -> None:

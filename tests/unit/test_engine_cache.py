@@ -244,7 +244,7 @@ def test_models_of_a_replaced_folder_are_rejected(cache_folder: Path, model: Pat
 def test_notes_are_cached(cache_folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "int8_ratio", lambda _: 1.25)
     notes = load(model, int8=True).notes
-    assert notes == ["--int8 takes 1.25× as long here; omit it."]
+    assert notes == ["int8 takes 1.25× as long here; omit it."]
     monkeypatch.delattr(loading, "int8_ratio")
     assert load(model, int8=True).notes == notes
 

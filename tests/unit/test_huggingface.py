@@ -71,7 +71,7 @@ def test_errors_on_the_command_line(tmp_path: Path) -> None:
     assert run_lamina("export", tmp_path / "model", "--to", "huggingface", "--int8", "--out", tmp_path / "out") == (
         2,
         "",
-        "lamina: --int8: `transformers` quantises models when it loads them; use --to onnx or ctranslate2.\n",
+        "lamina: --int8: `transformers` quantises models when it loads them; use --to onnx or --to ctranslate2.\n",
     )
 
 

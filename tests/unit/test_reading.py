@@ -110,7 +110,7 @@ def test_jsonl(tmp_path: Path) -> None:
     [
         ("{", "p.jsonl:1: not JSON"),
         ("[1]", "must be a JSON object, but has type `list` instead"),
-        ('{"en": "a"}', "has no field `src`, only `en`. Name the two fields with --fields"),
+        ('{"en": "a"}', "has no field `src`, only `en`. Name the two fields with `fields`"),
         ('{"src": "a", "tgt": 3}', "field `tgt` must be text, but has type `int` instead"),
     ],
 )

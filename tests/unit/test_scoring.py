@@ -146,7 +146,7 @@ def test_gleu_of_several_references_is_a_mean_over_draws() -> None:
 
 
 def test_gleu_needs_the_source() -> None:
-    with pytest.raises(UsageError, match="give it with --source"):
+    with pytest.raises(UsageError, match="give it with `source`"):
         run("gleu", ["a"], [["a"]])
 
 

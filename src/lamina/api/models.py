@@ -1,7 +1,8 @@
-"""`lamina.build`, `load`, `save` and `load_fairseq`."""
+"""`lamina.build`, `load`, `save`, `average`, `export` and `load_fairseq`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -108,6 +109,64 @@ def save(
         model.config.source_vocab, model.config.target_vocab
     )
     write_model_folder(Path(out), model, pipeline, description, settings)
+    return os.fspath(out)
+
+
+def average(run: StrPath, *, last: int | None = None, steps: Sequence[int] | None = None) -> str:
+    """Average a run's checkpoints, the `last` K or those of `steps`, like `lamina average`.
+
+    Returns the folder of the averaged model, `averaged` in the run.
+
+    Example:
+        >>> folder = lamina.average("runs/first", last=2)
+        >>> folder
+        'runs/first/averaged'
+        >>> lamina.load(folder).translate("A dog runs.")
+        Translation('...', score=-...)
+    """
+    import os
+    from pathlib import Path
+
+    from lamina.api.arguments import as_list, check_counts, check_path
+    from lamina.training.averaging import average as average_checkpoints
+
+    check_path("run", run, "the path of a run, or a Run")
+    check_counts(last=last)
+    chosen = None if steps is None else as_list(steps)
+    for step in chosen or ():
+        check_counts(steps=step)
+    return os.fspath(average_checkpoints(Path(run), last=last, steps=chosen)[0])
+
+
+def export(
+    run: StrPath,
+    to: Literal["ctranslate2", "onnx", "huggingface", "argos"],
+    out: StrPath,
+    *,
+    checkpoint: str | int = "best",
+    int8: bool = False,
+) -> str:
+    """Export a model for another engine, like `lamina export`; `out` must not exist yet. Returns it.
+
+    ONNX supports every system. If a format does not support a part of a model, the error names the part and a format
+    that does.
+
+    Example:
+        >>> lamina.export("runs/first", "onnx", "first-onnx")
+        'first-onnx'
+        >>> lamina.load("first-onnx").translate("A dog runs.")
+        Translation('...', score=-...)
+    """
+    import os
+    from pathlib import Path
+
+    from lamina.api.arguments import check_choice, check_path
+    from lamina.interop.export import FORMATS, export_run
+
+    check_path("run", run, "the path of a run or model, or a Run")
+    check_path("out", out, "the path of a new folder (argos: file)")
+    check_choice("to", to, FORMATS)
+    export_run(run, to, Path(out), checkpoint, int8)
     return os.fspath(out)
 
 

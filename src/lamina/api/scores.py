@@ -1,4 +1,4 @@
-"""`lamina.evaluate`, `lamina.compare` and `lamina.score`."""
+"""`lamina.evaluate`, `lamina.compare`, `lamina.score` and `lamina.rescore`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lamina.base.files import StrPath
     from lamina.base.progress import Progress
     from lamina.scoring.compare import Comparison
-    from lamina.scoring.evaluation import DecodingOptions, Scores, TestSet
+    from lamina.scoring.evaluation import DecodingOptions, LoadingOptions, Scores, TestSet
     from lamina.translation import Translation, Translator
 
 
@@ -114,7 +114,7 @@ def compare(
             lines, gold = run_on_test(run, decoding, sources, gold, shown)
             outputs.append(lines)
     rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
-    return Comparison(rows, significance, dict(zip(systems, outputs, strict=True)))
+    return Comparison(rows, significance, dict(zip(systems, outputs, strict=True)), len(outputs[0]))
 
 
 def score(
@@ -169,3 +169,31 @@ def score(
         reject("references", f"{counted(len(lines), 'text')}, one per output, or several lists of as many", references)
     given = None if source is None else as_list(source)
     return score_output(lines, names, Gold(several, given, lowercase, (), language, tokenize))
+
+
+def rescore(
+    run: StrPath | Translator, pairs: TestSet, *, lenpen: float | None = None, **loading: Unpack[LoadingOptions]
+) -> list[Translation]:
+    """Compute a model's log-probabilities of given translations, like `lamina rescore`.
+
+    `pairs` are sources and translations, in the forms of `test` in `lamina.evaluate`. Each result has the given text,
+    its `log_prob` and its `score`, log p / (length incl. eos)^`lenpen`. `loading` takes the arguments of `lamina.load`.
+
+    Example:
+        >>> good, bad = lamina.rescore("runs/first", [("A dog.", "Ein Hund."), ("A dog.", "Haus")])
+        >>> good
+        Translation('Ein Hund.', score=-...)
+    """
+    from dataclasses import replace
+
+    from lamina.corpus.sources import read_pairs
+    from lamina.scoring.evaluation import open_run
+    from lamina.translation.rescoring import Given, rescore_all
+
+    translator = open_run(run, loading)
+    texts = enumerate(zip(*read_pairs(pairs, "pairs"), strict=True), start=1)
+    given = [Given(number, source, translation) for number, (source, translation) in texts]
+    return [
+        replace(translator.to_translation([found], 1, cut), text=str(each.translation))
+        for each, cut, found in rescore_all(translator, given, lenpen)
+    ]

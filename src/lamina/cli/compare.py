@@ -111,7 +111,7 @@ def compare(
             hypotheses, references, source, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
         )
         rows = compare_outputs(systems, outputs, gold, metrics=names, test=significance, samples=samples, seed=seed)
-        comparison = Comparison(rows, significance)
+        comparison = Comparison(rows, significance, sentences=len(outputs[0]))
     if as_json:
         print(json.dumps([row.as_json() for row in comparison], indent=2, ensure_ascii=False))
     else:

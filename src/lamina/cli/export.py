@@ -33,27 +33,8 @@ def export(
 
         lamina export runs/first --to argos --out first.argosmodel
     """
-    from lamina.errors import UsageError
-    from lamina.store.loading import load_run
+    from lamina.interop.export import export_run
 
-    if int8 and to == "huggingface":
-        raise UsageError("--int8: `transformers` quantises models when it loads them; use --to onnx or ctranslate2.")
-    loaded = load_run(run, checkpoint)
-    if to == "onnx":
-        from lamina.interop.onnx import export_onnx
-
-        export_onnx(loaded.model, loaded.text, loaded.decode, out, int8)
-    elif to == "huggingface":
-        from lamina.interop.huggingface import export_huggingface
-
-        export_huggingface(loaded.model, loaded.text, loaded.decode, out)
-    elif to == "argos":
-        from lamina.interop.argos import export_argos
-
-        export_argos(loaded.model, loaded.text, out, int8)
-    else:
-        from lamina.interop.ctranslate2 import export_ctranslate2
-
-        export_ctranslate2(loaded.model, loaded.text, out, int8)
+    export_run(run, to, out, checkpoint, int8)
     print(f"{out}: {run} exported to {to}")
     say_next(*(("argospm", "install", out) if to == "argos" else ("cat", out / "README.md")))

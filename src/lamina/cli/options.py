@@ -13,6 +13,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from lamina.errors import UsageError
+from lamina.names import flag
 from lamina.recipe.decode import SearchSettings
 from lamina.scoring.metrics import METRICS
 
@@ -97,11 +98,6 @@ def _expand(command: Command, placeholder: str, options: list[inspect.Parameter]
     with_options.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_options
-
-
-def flag(name: str) -> str:
-    """Option name on the command line."""
-    return f"--{name.replace('_', '-')}"
 
 
 def _search_options() -> list[inspect.Parameter]:

@@ -158,7 +158,7 @@ def prepare(
     if not quiet and time_of_completion(out) == before:
         print(f"Already prepared: {out}. Its report is {out / 'report.md'}.")
     elif not quiet:
-        print((out / "report.md").read_text(encoding="utf-8"))
+        print(data.report)
         print(f"Prepared: {out}")
     source, target = data.meta["plan"]["languages"]
     copies = (train_m2 is not None or source == target) and not separate_vocab

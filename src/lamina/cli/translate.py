@@ -21,11 +21,11 @@ from lamina.cli.options import (
     OnCluster,
     ShortlistFolder,
     Threads,
-    flag,
     with_search_options,
 )
 from lamina.cli.outputs import Force, check_output, open_output
 from lamina.errors import DataError, UsageError
+from lamina.names import flag
 
 if TYPE_CHECKING:
     from lamina.recipe.decode import SearchSettings

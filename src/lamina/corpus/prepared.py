@@ -26,6 +26,9 @@ class PreparedData:
         >>> data = lamina.PreparedData("data")
         >>> len(data.split("valid"))
         30
+        >>> print(data.report)
+        # Prepared data: en → de
+        ...
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -55,7 +58,17 @@ class PreparedData:
         sizes = self.meta["vocabulary"]
         counts = [sizes["source"]] if self.meta["shared_vocabulary"] else list(sizes.values())
         entries = " and ".join(f"{count:,}" for count in counts)
-        return f"PreparedData({str(self.folder)!r}, {source} → {target}, {pairs} pairs, vocabulary {entries})"
+        asked = self.meta["plan"]["vocab_size"]
+        limit = f" of at most {asked:,}" if asked is not None and max(counts) < asked else ""
+        return f"PreparedData({str(self.folder)!r}, {source} → {target}, {pairs} pairs, vocabulary {entries}{limit})"
+
+    @property
+    def report(self) -> str:
+        """The report of `lamina prepare`, as Markdown: sizes, vocabulary, and which pairs were dropped and why."""
+        return (self.folder / "report.md").read_text(encoding="utf-8")
+
+    def _repr_markdown_(self) -> str:
+        return self.report
 
     @cached_property
     def text(self) -> TextPipeline:

@@ -58,7 +58,7 @@ class Seq2Seq(nn.Module):
 
     def encode(self, source_BS: Tensor) -> EncoderStates:
         """Encode sources; padding may be on either side."""
-        check_tokens("source", source_BS)
+        check_tokens("source", source_BS, self.config.source_vocab)
         return self.encoder(self.source_embedding(source_BS, source_BS != self.pad_id))
 
     def project_source(self, source_BS: Tensor) -> ProjectedSource:
@@ -68,7 +68,7 @@ class Seq2Seq(nn.Module):
 
     def decode(self, prefix_BT: Tensor, memory: ProjectedSource) -> DecoderStates:
         """Decode all positions of prefixes, which may be padded on the right; states at padding are undefined."""
-        check_tokens("prefix", prefix_BT, shape=(memory.sources, *prefix_BT.shape[1:]))
+        check_tokens("prefix", prefix_BT, self.config.target_vocab, (memory.sources,))
         return self.decoder(self.target_embedding(prefix_BT), memory.decoder)
 
     def log_probs(self, source: Tensor, prefix: Tensor) -> Tensor:
@@ -101,9 +101,9 @@ class Seq2Seq(nn.Module):
         self, source: Tensor, prefix: Tensor, target: Tensor, smoothing: float = 0.0, importance: Tensor | None = None
     ) -> Loss:
         """The label-smoothed loss of targets (B, T), the prefixes shifted by one; `importance` weights each token."""
-        check_tokens("target", target, shape=prefix.shape)
         memory = self.project_source(source)
         states = self.decode(prefix, memory)
+        check_tokens("target", target, self.config.target_vocab, prefix.shape)
         return self.head.loss(states, memory.head, Targets(target, self.pad_id, smoothing, importance))
 
     def normalised_nll(self, source: Tensor, prefix: Tensor, target: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any, Literal, overload
 
+from lamina.base.wording import counted
 from lamina.errors import UsageError
 from lamina.figures.tables import html_table, text_table
 from lamina.scoring.metrics import DEFAULT_METRICS, build_metrics
@@ -21,6 +22,7 @@ from lamina.scoring.significance import (
 )
 
 Test = Literal["bootstrap", "randomisation", "both"]
+FEW = 50  # below this number of sentences, intervals and p-values are unreliable
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Comparison(Sequence[Row]):
     rows: Sequence[Row]
     test: Test = "bootstrap"
     translations: dict[str, list[str]] = field(default_factory=dict)  # by system
+    sentences: int = FEW  # of the test set
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -80,18 +83,20 @@ class Comparison(Sequence[Row]):
                 cells.append((row.metric, row.system, row.value, f"{row.difference:+.2f}", *p_values))
         return cells
 
-    def signatures(self) -> Iterator[str]:
-        """How each metric was computed."""
+    def notes(self) -> Iterator[str]:
+        """How each metric was computed, and whether the test set is too small."""
         for row in self.rows:
             if row.difference is None:
                 yield f"{row.metric}: {row.signature}{'' if row.higher_is_better else ' (lower is better)'}"
+        if self.sentences < FEW:
+            yield f"With only {counted(self.sentences, 'sentence')}, intervals and p-values are unreliable."
 
     def __repr__(self) -> str:
-        return "\n".join([text_table(self.table()), "", *self.signatures()])
+        return "\n".join([text_table(self.table()), "", *self.notes()])
 
     def _repr_html_(self) -> str:
         head, *rows = self.table()
-        return f"{html_table(head, rows)}<p>{'<br>'.join(map(escape, self.signatures()))}</p>"
+        return f"{html_table(head, rows)}<p>{'<br>'.join(map(escape, self.notes()))}</p>"
 
 
 def compare_outputs(

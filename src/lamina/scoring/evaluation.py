@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, overload
 
 from lamina.base.files import StrPath
-from lamina.base.progress import Progress
+from lamina.base.progress import Progress, no_progress
 from lamina.base.reading import read_lines
 from lamina.corpus.records import are_two_paths, is_path
 from lamina.corpus.sources import read_pairs
@@ -111,12 +111,8 @@ def translate_all(
     return results
 
 
-def run_on_test(
-    run: StrPath | Translator, decoding: DecodingOptions, sources: Sequence[str], gold: Gold, progress: Progress
-) -> tuple[list[str], Gold]:
-    """Translate a test set with a run; also return the gold with the run's target language."""
-    search: dict[str, Any] = {**decoding}
-    loading = {name: search.pop(name) for name in LoadingOptions.__annotations__ if name in search}
+def open_run(run: StrPath | Translator, loading: LoadingOptions, progress: Progress = no_progress) -> Translator:
+    """Load a run; a `Translator` is already loaded."""
     if isinstance(run, Translator) and loading:
         raise UsageError(f"A model that is already loaded cannot change {', '.join(loading)}; give lamina.load these.")
     if not isinstance(run, Translator | str | os.PathLike):
@@ -124,6 +120,16 @@ def run_on_test(
     progress(f"loading {name_of(run)}", 0, None)
     translator = run if isinstance(run, Translator) else load(run, **loading)
     progress(f"loading {name_of(run)}", 1, 1)
+    return translator
+
+
+def run_on_test(
+    run: StrPath | Translator, decoding: DecodingOptions, sources: Sequence[str], gold: Gold, progress: Progress
+) -> tuple[list[str], Gold]:
+    """Translate a test set with a run; also return the gold with the run's target language."""
+    search: dict[str, Any] = {**decoding}
+    loading: Any = {name: search.pop(name) for name in LoadingOptions.__annotations__ if name in search}
+    translator = open_run(run, loading, progress)
     settings = translator.settings.with_options(**search)
     lines = translate_all(translator, name_of(run), sources, settings, progress)
     return lines, replace(gold, language=translator.text.target.language)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from lamina.base.devices import choose_device, uses_cpu
 from lamina.base.threads import set_threads
 from lamina.errors import DataError, UsageError
-from lamina.names import option
 from lamina.recipe.decode import SearchSettings
 from lamina.search.shortlist import Shortlist, load_shortlist
 from lamina.store.hub import fetch
@@ -83,7 +82,7 @@ def load_for_cpu(files: Sequence[ModelFiles], int8: bool, shortlist: Shortlist |
     models = load_models(files, "cpu")
     translator = Translator(models, files[0].text, files[0].decode, int8=int8, shortlist=shortlist)
     if int8 and (ratio := int8_ratio(translator)) > 1:
-        translator.notes.append(f"{option('int8')} takes {ratio:.2f}× as long here; omit it.")
+        translator.notes.append(f"int8 takes {ratio:.2f}× as long here; omit it.")
     if entry is not None and isinstance(translator.backend, EngineBackend):
         cache.write_entry(entry, translator.backend.engine, translator.notes)
     return translator

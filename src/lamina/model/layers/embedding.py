@@ -87,13 +87,23 @@ class TargetEmbedding(nn.Module):
         return torch.add(positions_1D.to(tokens_RD.dtype), tokens_RD, alpha=math.sqrt(tokens_RD.shape[1]))
 
 
-def check_tokens(name: str, tokens_BT: Tensor, shape: Sequence[int] | None = None) -> None:
-    """Check that token ids are integers of the right shape."""
+def check_tokens(name: str, tokens_BT: Tensor, entries: int, shape: Sequence[int] = ()) -> None:
+    """Check that token ids are integers whose shape starts with `shape` and, on a CPU, that the vocabulary has them."""
+    if not isinstance(tokens_BT, Tensor):
+        raise UsageError(f"The {name} must be a tensor of token ids, but is a {type(tokens_BT).__name__} instead.")
     if tokens_BT.dim() != 2 or tokens_BT.is_floating_point():
         given = f"{tuple(tokens_BT.shape)} of {tokens_BT.dtype}"
         raise UsageError(f"The {name} must be a (batch, length) tensor of token ids, but is {given} instead.")
-    if shape is not None and tokens_BT.shape != tuple(shape):
-        raise UsageError(f"The {name} must have shape {tuple(shape)}, but has {tuple(tokens_BT.shape)} instead.")
+    expected = (*shape, *tokens_BT.shape[len(shape) :])
+    if tokens_BT.shape != expected:
+        raise UsageError(f"The {name} must have shape {expected}, but has {tuple(tokens_BT.shape)} instead.")
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if tokens_BT.device.type == "cpu" and tokens_BT.numel() and not (tracing or torch.compiler.is_compiling()):
+        lowest, highest = (int(extreme) for extreme in tokens_BT.aminmax())
+        if lowest < 0 or highest >= entries:
+            raise UsageError(
+                f"The {name} has ids from {lowest} to {highest}, but its vocabulary has {entries} entries."
+            )
 
 
 def build_embeddings(config: ModelConfig) -> tuple[TokenEmbedding, TokenEmbedding, nn.Parameter]:
