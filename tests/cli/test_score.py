@@ -109,8 +109,8 @@ def test_compare_prints_one_table(folder: Path) -> None:
     assert re.fullmatch(rf"bleu +{folder / 'hyp'} +[\d.]+ ± [\d.]+ +\+[\d.]+ +[01]\.\d{{4}} +[01]\.\d{{4}}", lines[2])
     assert lines[3].startswith("ter ")
     assert lines[-2].startswith("ter: nrefs:1|case:lc")
+    assert lines[-2].endswith("(lower is better)")
     assert lines[-1] == "With only 3 sentences, intervals and p-values are unreliable."
-    assert lines[-1].endswith("(lower is better)")
 
 
 def test_compare_as_json_is_reproducible(folder: Path) -> None:

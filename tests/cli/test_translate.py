@@ -145,7 +145,7 @@ def test_a_note_if_int8_is_slower(straight: Path, source: list[str], monkeypatch
     monkeypatch.setattr("lamina.translation.loading.int8_ratio", lambda _: 1.25)
     monkeypatch.setattr("lamina.engine.cache.user_cache", lambda _: None)
     result = translate(straight, "--int8", stdin=source[0] + "\n")
-    assert result.stderr == "lamina: --int8 takes 1.25× as long here; omit it.\n"
+    assert result.stderr == "lamina: int8 takes 1.25× as long here; omit it.\n"
     assert translate(straight, "--int8", "--quiet", stdin=source[0] + "\n").stderr == ""
 
 

@@ -66,7 +66,7 @@ TRIALS = [
     Trial("fields of two files", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --fields x y --out {tmp}/o", 2,
           "--fields requires --train-pairs, --valid-pairs or --test-pairs.", text("a")),
     Trial("pretokenized sentencepiece", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --pretokenized "
-          "--out {tmp}/o", 2, "--pretokenized requires --subwords bpe", text("a")),
+          "--out {tmp}/o", 2, "--pretokenized needs --subwords bpe", text("a")),
     Trial("lower-case words", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --lowercase --subwords none "
           "--out {tmp}/o", 2, "--lowercase needs --subwords sentencepiece", text("a")),
     Trial("text-from and langs", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --text-from {run} "

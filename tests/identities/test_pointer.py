@@ -93,7 +93,7 @@ def test_two_vocabularies_are_rejected() -> None:
         build("pointer-generator", size="tiny", vocab_size=(VOCABULARY, VOCABULARY + 1))
     assert str(caught.value) == (
         "head.type: head `pointer` copies tokens, so both sides need one vocabulary, but the source has 23 entries and "
-        "the target 24. Prepare the data without --separate-vocab."
+        "the target 24. Prepare the data without `separate_vocab`."
     )
 
 

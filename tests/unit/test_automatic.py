@@ -40,7 +40,8 @@ def test_overrides_apply_and_the_choice_is_described() -> None:
     recipe = load_recipe(source, ["train.lr=1e-4", ("train.label_smoothing", 0.0)], (8000, 8000), True)
     assert describe_choice(recipe, 29_000, Path("runs/x")) == (
         "Settings for 29,000 training pairs: size tiny, dropout 0.3, 8,500 steps of 2,048 tokens, lr 0.0001 after "
-        "1,062 steps of warm-up, validation every 425 steps. To change them, use keyword arguments or a copy of runs/x/recipe.yaml."
+        "1,062 steps of warm-up, validation every 425 steps. To change them, use keyword arguments or a copy of "
+        "runs/x/recipe.yaml."
     )
 
 
