@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from copy import deepcopy
 from functools import cache
 from itertools import combinations, product
 from pathlib import Path
@@ -326,3 +327,19 @@ class Searcher:
         with torch.inference_mode():
             each = [model.log_probs(pad(sources), torch.tensor(prefixes)) for model in self.models]
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
+
+
+def check_agreement(ours: list[Any], theirs: list[Any], exact: Callable[[int], Any], most: int = 3) -> None:
+    """Check that two searches agree, apart from a few near-ties at a beam's edge, which rounding decides.
+
+    There, one of them must agree with `exact`, the result in double precision.
+    """
+    differing = [number for number, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other]
+    assert len(differing) <= most, differing
+    for number in differing:
+        assert exact(number) in (ours[number], theirs[number])
+
+
+def search_in_double(model: Seq2Seq, source: list[int], settings: SearchSettings) -> list[Hypothesis]:
+    """Search with a copy of the model in double precision."""
+    return Searcher("torch", deepcopy(model).double()).search_in_python(torch.tensor([source]), settings)[0]

@@ -303,14 +303,14 @@ def test_closed_streams(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_while_subwords_are_learned(tmp_path: Path) -> None:
-    write_demo(tmp_path, train=20_000, valid=10, test=1)
+    write_demo(tmp_path, train=40_000, valid=10, test=1)
     command = [sys.executable, "-m", "lamina", "prepare", "--out", tmp_path / "data", "--workers", "1"]
     for split in ("train", "valid"):
         command += [f"--{split}", tmp_path / f"{split}.en", tmp_path / f"{split}.de"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     while not (tmp_path / "data" / "plan.json").exists():
         time.sleep(0.05)
-    time.sleep(1.5)
+    time.sleep(0.7)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode != 0
