@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin, is_typeddict
 
 import typer.main
 
@@ -21,13 +21,11 @@ from lamina.recipe.decode import SearchSettings
 from lamina.recipe.json_schema import properties, recipe_schema
 from lamina.recipe.schema import TrainSettings
 
-FIRST = ["prepare", "train", "load", "evaluate", "compare", "build", "save", "load_fairseq"]  # others follow by name
+FIRST = ["prepare", "train", "load", "evaluate", "compare", "score", "build", "save"]  # others follow by name
 MORE = [  # not exported by the package
-    "lamina.recipe.options.TrainOptions",
-    "lamina.recipe.options.SearchOptions",
+    "lamina.scoring.evaluation.LoadingOptions",
     "lamina.scoring.evaluation.DecodingOptions",
     "lamina.recipe.decode.SearchSettings",
-    "lamina.search.sampling.SamplingSettings",
     "lamina.model.seq2seq.Seq2Seq",
     "lamina.scoring.compare.compare_outputs",
     "lamina.scoring.compare.Row",
@@ -149,8 +147,8 @@ def kind_of(option: dict[str, Any]) -> str:
 def python() -> Iterator[str]:
     """Document the Python API: signatures, docstrings and fields."""
     yield "# Python\n\n`import lamina` does not import torch; its functions import it when they need it.\n"
-    names = sorted(set(lamina.__all__) - {"__version__", "analyze"}, key=lambda name: (name not in FIRST, name))
-    functions = [name for name in FIRST if name in names]
+    names = sorted(set(lamina.__all__) - {"__version__", "analyze", *FIRST})
+    functions = [*FIRST, *(name for name in names if inspect.isfunction(getattr(lamina, name)))]
     yield "## Functions"
     yield from (entry(f"lamina.{name}") for name in functions)
     yield f"\n## Analyses\n\n{docstring(lamina.analyze)}"
@@ -171,6 +169,8 @@ def entry(name: str) -> str:
     meaning = comments(thing) if thing.__module__.startswith("lamina.") else {}
     fields = [each for each in getattr(thing, "__dataclass_fields__", {}).values() if not each.name.startswith("_")]
     parts += [f"- `{each.name}: {each.type}` {meaning.get(each.name, '')}" for each in fields]
+    if is_typeddict(thing):
+        parts += [f"- `{key}: {kind.__forward_arg__}`" for key, kind in thing.__annotations__.items()]
     members = [(name, member) for name, member in vars(thing).items() if not name.startswith("_")]
     parts += [f"- `{name}` {summary(member)}" for name, member in members if isinstance(member, property)]
     parts += [f"\n#### {thing.__name__}.{name}\n\n{signature(member)}" for name, member in members if is_public(member)]

@@ -128,6 +128,10 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         "Every line must be a text, and one text must be given as [text].",
     ),
     (lambda: lamina.load("runs/first").encode("A dog."), "Every line must be a text, and one text must be given as"),
+    (
+        lambda: list(lamina.load("runs/first").stream(["a"], {"beam": 2})),  # type: ignore[arg-type]
+        "settings must be SearchSettings, but is {'beam': 2} instead; give options by name.",
+    ),
     (lambda: lamina.load("runs/first").translate("a", nbest=0), "nbest must be at least 1, but is 0 instead."),
     (
         lambda: lamina.load("runs/first").translate("a", sampling={"seed": 1}),  # type: ignore[call-overload]
@@ -136,11 +140,11 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: lamina.score("test.de", "test.de", source=["a"]), "source must be a file if the output is a file, but is"),
     (
         lambda: lamina.score(["a"], ["a", "b"]),
-        "references must be 1 text, one per output, or several lists of as many, but is ['a', 'b'] instead.",
+        "references must be 1 text, one per output, or several lists of as many; given: 2.",
     ),
     (
         lambda: lamina.score(["a", "b", "c"], [["a"], ["b"], ["c"]]),
-        "references must be 3 texts, one per output, or several lists of as many, but is [['a'], ['b'], ['c']]",
+        "references must be 3 texts, one per output, or several lists of as many; given: 1.",
     ),
     (lambda: lamina.score(["a b c"], "test.de"), "output must be a file, because the reference is one, but is 'a lis"),
     (lambda: lamina.score(["a", None], ["a", "b"]), "output must be texts, but is None instead."),  # type: ignore[list-item]
@@ -261,6 +265,30 @@ def test_rescoring_sums_the_log_probabilities_of_a_translation(
     assert found.text == "Ein Hund."
     assert found.log_prob == pytest.approx(expected, abs=1e-4)
     assert found.score == pytest.approx(expected / len(target) ** 0.5, abs=1e-4)
+
+
+def test_streams_take_the_same_options_and_nbest_raises_the_beam(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace)
+    translator = lamina.load("runs/first")
+    lines = ["A dog runs.", "Two cats sleep."]
+    assert list(translator.stream(lines, beam=2, nbest=4)) == translator.translate(lines, beam=4, nbest=4)
+    assert len(translator.translate("A dog runs.", beam=1, nbest=3).nbest) == 3
+
+
+def test_one_sentence_has_no_interval() -> None:
+    assert lamina.score(["A dog."], ["A dog runs."], metrics="chrf")[0].interval is None
+    assert lamina.score(["A dog."] * 2, ["A dog runs."] * 2, metrics="chrf")[0].interval is not None
+
+
+def test_a_script_without_a_terminal_gets_lines(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lamina.train(workplace / "recipe.yaml", workplace / "data", tmp_path / "run", progress=True, max_steps=2, warmup=1)
+    said = capsys.readouterr().err
+    assert "step 2  valid loss" in said
+    assert "\r" not in said
 
 
 def test_a_comparison_of_few_sentences_says_so(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,7 @@ def score(
     from lamina.api.arguments import as_list, check_path, reject
     from lamina.base.wording import counted
     from lamina.corpus.records import is_path
+    from lamina.errors import UsageError
     from lamina.scoring.evaluation import score_output
     from lamina.scoring.files import read_texts
     from lamina.scoring.metrics import names_to_compare
@@ -165,8 +166,10 @@ def score(
         reject("output", "a file, because the reference is one", "a list of texts")
     lists = as_list(references)
     several = [lists] if all(isinstance(each, str) for each in lists) else [as_list(each) for each in lists]
-    if any(len(each) != len(lines) for each in several):
-        reject("references", f"{counted(len(lines), 'text')}, one per output, or several lists of as many", references)
+    counts = sorted({len(each) for each in several} - {len(lines)})
+    if counts:
+        needed = f"{counted(len(lines), 'text')}, one per output, or several lists of as many"
+        raise UsageError(f"references must be {needed}; given: {counts[0]:,}.")
     given = None if source is None else as_list(source)
     return score_output(lines, names, Gold(several, given, lowercase, (), language, tokenize))
 

@@ -40,7 +40,8 @@ def train(
     Keyword arguments are the keys of a recipe's `train`, such as `max_steps`, `lr` and `patience` (stop after this many
     validations without improvement); `model` and `decode` are mappings with the keys of those parts. All of them
     override the recipe. `help(lamina.TrainOptions)` and `help(lamina.SearchOptions)` list the keys of `train` and
-    `decode`. Progress is shown in terminals and notebooks; `progress=False` hides it.
+    `decode`. Progress is shown in terminals and notebooks; `progress=False` hides it, and with
+    `progress=True` other scripts print log lines.
 
     Example:
         >>> run = lamina.train("transformer", "data", "runs/new", max_steps=4, warmup=2, model={"d_model": 16})

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
 
 Progress = Callable[[str, int, int | None], None]  # stage, amount done, total if known
 REDRAW = 0.1  # seconds
@@ -18,16 +17,16 @@ def no_progress(stage: str, done: int, total: int | None) -> None:
 
 
 class StatusLine:
-    """A line that is redrawn in place, at most ten times a second."""
+    """A line that is redrawn in place, at most ten times a second; nothing outside a terminal or a notebook."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stderr
+    def __init__(self) -> None:
+        self.stream, self.redraws = sys.stderr, is_interactive()
         self.width, self.drawn = 0, 0.0
 
     def show(self, text: str) -> None:
         """Redraw the line with this text."""
         now = time.monotonic()
-        if now - self.drawn >= REDRAW:
+        if self.redraws and now - self.drawn >= REDRAW:
             self.stream.write(f"\r{text.ljust(self.width)}")
             self.stream.flush()
             self.width, self.drawn = len(text), now
@@ -40,9 +39,14 @@ class StatusLine:
             self.width, self.drawn = 0, 0.0
 
 
+def is_interactive() -> bool:
+    """Whether this is a terminal or a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
 def is_shown(progress: bool | None) -> bool:
     """Whether to show progress; None means only in a terminal or a notebook."""
-    return (sys.stderr.isatty() or "ipykernel" in sys.modules) if progress is None else progress
+    return is_interactive() if progress is None else progress
 
 
 @contextmanager

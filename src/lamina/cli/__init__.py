@@ -125,7 +125,7 @@ def main() -> None:
     if limited:
         print(f"lamina: {limited}", file=sys.stderr)
     debug = "--debug" in sys.argv[1:]
-    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"] or ["--help"]
     try:
         with naming_flags(), show_loading(f"{' '.join(['lamina', *sys.argv[1:2]])}: loading …"):
             code = app(prog_name="lamina", standalone_mode=False)

@@ -164,8 +164,6 @@ def translate(
     for note in () if quiet else translator.notes:
         print(f"lamina: {note}", file=sys.stderr)
     settings = translator.settings.with_options(**search)
-    if sampling is None and nbest > settings.beam:
-        settings = settings.with_options(beam=nbest)
     if format_in is not None:
         translate_document(translator, settings, sampling, format_in, input_file, output, quiet)
         return

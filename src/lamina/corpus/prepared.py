@@ -67,9 +67,6 @@ class PreparedData:
         """The report of `lamina prepare`, as Markdown: sizes, vocabulary, and which pairs were dropped and why."""
         return (self.folder / "report.md").read_text(encoding="utf-8")
 
-    def _repr_markdown_(self) -> str:
-        return self.report
-
     @cached_property
     def text(self) -> TextPipeline:
         """The text pipeline the data was encoded with."""

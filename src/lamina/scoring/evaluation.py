@@ -149,6 +149,9 @@ def name_of(run: StrPath | Translator) -> str:
 
 
 def score_output(lines: list[str], names: Sequence[str], gold: Gold) -> Scores:
-    """Score one output, with confidence intervals."""
-    metrics = build_metrics(names, gold)
-    return Scores([replace(score(each, lines), interval=score_interval(each, lines)) for each in metrics], lines)
+    """Score one output, with confidence intervals, which one sentence does not have."""
+    found = [
+        replace(score(each, lines), interval=score_interval(each, lines) if len(lines) > 1 else None)
+        for each in build_metrics(names, gold)
+    ]
+    return Scores(found, lines)

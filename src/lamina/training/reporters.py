@@ -93,10 +93,10 @@ class Reporters(NullReporter):
 
 
 class LineReporter(NullReporter):
-    """Shows progress on a status line, in a terminal or notebook; log lines are printed above it."""
+    """Prints log lines and, in a terminal or notebook, a status line below them."""
 
     def __init__(self) -> None:
-        self.line, self.started, self.first = StatusLine(sys.stderr), time.monotonic(), -1
+        self.line, self.started, self.first = StatusLine(), time.monotonic(), -1
 
     def say(self, line: str) -> None:
         self.line.clear()

@@ -27,7 +27,7 @@ class ShallowDeep:
 
     def stream(self, lines: Iterable[str], settings: SearchSettings, nbest: int = 1) -> Iterator[Translation]:
         """Yield translations in order; scores are means of both models' length-normalised scores."""
-        lines = iter(lines)
+        settings, lines = settings.with_options(beam=max(nbest, settings.beam)), iter(lines)
         while chunk := list(islice(lines, WINDOW)):
             sources, cuts = self.deep.encode(chunk)
             nonblank = [source for source in sources if not is_blank(source)]

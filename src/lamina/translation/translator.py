@@ -127,9 +127,10 @@ class Translator:
     ) -> Translation | list[Translation]:
         """Translate one text, or several in order; blank texts stay blank.
 
-        Translations start with `prefixes`, one per text. `sampling` (`lamina.SamplingSettings`) replaces
-        beam search. `search` takes the fields of `SearchSettings`, such as `beam`; the defaults are the run's.
-        With `attention`, each translation records what its tokens attended to (`plot_attention`).
+        With `nbest`, each translation has this many alternatives, and the beam is at least as large. Translations start
+        with `prefixes`, one per text. `sampling` (`lamina.SamplingSettings`) replaces beam search. `search` takes the
+        fields of `SearchSettings`, such as `beam`; the defaults are the run's. With `attention`, each translation
+        records what its tokens attended to (`plot_attention`).
 
         Example:
             >>> translator = lamina.load("runs/first")
@@ -157,17 +158,23 @@ class Translator:
         sampling: SamplingSettings | None = None,
         attention: bool = False,
         window: int = WINDOW,
+        **search: Unpack[SearchOptions],
     ) -> Iterator[Translation]:
-        """Translate any number of lines, with `window` of them in memory."""
-        settings = settings or self.settings
+        """Translate any number of lines, with `window` of them in memory; the other arguments are as in `translate`.
+
+        `settings` replaces the run's search settings.
+        """
+        if settings is not None and not isinstance(settings, SearchSettings):
+            raise UsageError(f"settings must be SearchSettings, but is {settings!r} instead; give options by name.")
+        settings = (settings or self.settings).with_options(**search)
         if sampling is not None and not hasattr(sampling, "temperature"):
             raise UsageError(f"sampling must be lamina.SamplingSettings, but is {sampling!r} instead.")
         if sampling is not None and prefixes is not None:
             raise UsageError("prefixes apply only to beam search; omit sampling.")
         if nbest < 1:
             raise UsageError(f"nbest must be at least 1, but is {nbest} instead.")
-        if sampling is None and nbest > settings.beam:
-            raise UsageError(f"nbest must be at most the beam size {settings.beam}, but is {nbest} instead.")
+        if sampling is None:
+            settings = settings.with_options(beam=max(nbest, settings.beam))
         lines, prefix_lines = iter(lines), None if prefixes is None else iter(prefixes)
         draw = None if sampling is None else self._sampler(settings, sampling, nbest)
         while chunk := list(islice(lines, window)):
