@@ -379,7 +379,7 @@ def test_compiled_training_learns_the_same(data: Path, tmp_path: Path) -> None:
     assert train(data, tmp_path / "plain", *options).returncode == 0
     compiled = subprocess.run(
         command(data, tmp_path / "compiled", *options, "--set", "train.compile=true"),
-        capture_output=True, text=True, timeout=400, check=False,
+        capture_output=True, text=True, timeout=1500, check=False,
     )  # fmt: skip
     assert compiled.returncode == 0, compiled.stderr
     losses = [

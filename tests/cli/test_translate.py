@@ -251,14 +251,14 @@ def test_memory_stays_constant_over_100_000_lines(straight: Path, source: list[s
             "--input",
             tmp_path / "part",
             "--output",
-            tmp_path / "out",
+            tmp_path / f"out-{lines}",
             "--beam",
             "1",
             *SHORT,
         ]
         command = [sys.executable, "-c", script, *map(str, arguments)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
-        assert len((tmp_path / "out").read_text().splitlines()) == lines
+        assert len((tmp_path / f"out-{lines}").read_text().splitlines()) == lines
         return int(result.stderr.split()[-1])
 
     assert peak(100_000) < 1.1 * peak(20_000)
