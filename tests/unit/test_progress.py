@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from lamina.base.progress import tracked
 from lamina.cli.progress import show_training
 from lamina.training.reporters import describe_step, describe_validation
 
@@ -60,3 +61,10 @@ def test_a_perplexity_is_printed_once(capsys: pytest.CaptureFixture[str]) -> Non
     found = [line.strip() for line in capsys.readouterr().err.splitlines()]
     perplexities = ["", ", validation perplexity 9.00", "", ", validation perplexity 7.00"]
     assert found == [f"plain: step {step} of 4{text}" for step, text in enumerate(perplexities, start=1)]
+
+
+def test_items_are_reported_before_they_are_done() -> None:
+    seen: list[object] = []
+    for item in tracked("ab", "drawing", lambda stage, done, total: seen.append((stage, done, total))):
+        seen.append(item)
+    assert seen == [("drawing", 0, 2), "a", ("drawing", 1, 2), "b", ("drawing", 2, 2)]

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from lamina.analysis.finding import Finding, Picture, label_runs
+from lamina.base.progress import Progress, no_progress, tracked
 from lamina.base.wording import counted
 from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
@@ -24,14 +25,16 @@ READING = (
 )
 
 
-def analyze_degradation(runs: Sequence[Path], data: Path, sentences: int = 500, seed: int = 1) -> Finding:
+def analyze_degradation(
+    runs: Sequence[Path], data: Path, sentences: int = 500, seed: int = 1, progress: Progress = no_progress
+) -> Finding:
     """Decode a fixed random sample of training pairs and the first validation pairs with every run."""
     prepared = PreparedData(data)
     samples = {
         name: sample(prepared.split(name), sentences, seed if name == "train" else None) for name in ("train", "valid")
     }
     rows = []
-    for name, run in zip(label_runs(runs), runs, strict=True):
+    for name, run in tracked(list(zip(label_runs(runs), runs, strict=True)), "scoring runs", progress):
         translator = load(run)
         if other_vocabulary(translator.text, prepared.text):
             raise DataError(f"{run}: its vocabulary differs from that of {data}; give the data it was trained on.")

@@ -8,6 +8,7 @@ from statistics import fmean, pstdev
 
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.base.files import write_file
+from lamina.base.progress import Progress, no_progress, tracked
 from lamina.base.wording import counted
 from lamina.errors import DataError
 from lamina.figures.axes import Axis
@@ -41,10 +42,12 @@ def cut(scores: Sequence[float], parts: int = len(PARTS)) -> list[list[int]]:
     return [order[starts[part] : starts[part + 1]] for part in range(parts)]
 
 
-def losses_of(run: Path, steps: Sequence[int], sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+def losses_of(
+    run: Path, steps: Sequence[int], sources: Sequence[str], targets: Sequence[str], progress: Progress = no_progress
+) -> list[list[float]]:
     """Compute −log p of each target under each checkpoint of a run."""
     rows = []
-    for step in steps:
+    for step in tracked(steps, "scoring checkpoints", progress):
         loaded = load_run(run, step)
         translator = Translator([loaded.model.eval()], loaded.text)
         ids = translator.encode(sources)[0], loaded.text.target.encode(targets)
@@ -53,7 +56,11 @@ def losses_of(run: Path, steps: Sequence[int], sources: Sequence[str], targets: 
 
 
 def analyze_difficulty(
-    runs: Sequence[Path], checkpoints: int, sources: Sequence[str], references: Sequence[str]
+    runs: Sequence[Path],
+    checkpoints: int,
+    sources: Sequence[str],
+    references: Sequence[str],
+    progress: Progress = no_progress,
 ) -> tuple[Finding, list[list[int]]]:
     """Partition the test set by difficulty for the first run, and score every run on each part."""
     steps = Checkpoints(runs[0] / "checkpoints").steps()[-checkpoints:]
@@ -64,12 +71,12 @@ def analyze_difficulty(
         )
     if len(sources) < len(PARTS):
         raise DataError(f"At least {len(PARTS)} test sentences are needed, but the test set has {len(sources)}.")
-    scores = difficulties(losses_of(runs[0], steps, sources, references))
+    scores = difficulties(losses_of(runs[0], steps, sources, references, progress))
     parts = cut(scores)
     names = label_runs(runs)
     rows = []
     intervals: dict[str, list[Interval]] = {name: [] for name in names}
-    for name, run in zip(names, runs, strict=True):
+    for name, run in tracked(list(zip(names, runs, strict=True)), "translating with runs", progress):
         translator = load(run)
         outputs = [each.text for each in translator.translate(sources)]
         for part, numbers in zip(PARTS, parts, strict=True):

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from lamina.analysis.finding import Cell, Finding, Picture, label_runs
+from lamina.base.progress import Progress, no_progress, tracked
 from lamina.errors import UsageError
 from lamina.figures.axes import Axis
 from lamina.figures.charts import Bars, bar_chart
@@ -25,7 +26,13 @@ READING = (
 )
 
 
-def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str], checkpoint: str = "best") -> Finding:
+def analyze_masking(
+    run: Path,
+    sources: Sequence[str],
+    references: Sequence[str],
+    checkpoint: str = "best",
+    progress: Progress = no_progress,
+) -> Finding:
     """Measure BLEU and output length with each layer masked, relative to the full model."""
     loaded = load_run(run, checkpoint)
     bridge = loaded.model.bridge
@@ -36,7 +43,7 @@ def analyze_masking(run: Path, sources: Sequence[str], references: Sequence[str]
         )
     first = 0 if bridge.embedding is not None else 1
     layers = [None, *range(first, loaded.model.config.encoder.layers + 1)]
-    found = {layer: translate(loaded, bridge, layer, sources) for layer in layers}
+    found = {layer: translate(loaded, bridge, layer, sources) for layer in tracked(layers, "masking layers", progress)}
     metric = Bleu(Gold([list(references)], language=loaded.text.target.language))
     statistics = {layer: measure(metric, outputs) for layer, outputs in found.items()}
     bleu = {layer: float(metric.scores(each.sum(axis=0)[None])[0]) for layer, each in statistics.items()}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int | None], None]  # stage, amount done, total if known
 REDRAW = 0.1  # seconds
 BAR = 20  # characters
@@ -14,6 +16,14 @@ BAR = 20  # characters
 
 def no_progress(stage: str, done: int, total: int | None) -> None:
     """Ignore progress."""
+
+
+def tracked(items: Sequence[T], stage: str, progress: Progress) -> Iterator[T]:
+    """Iterate over items that each take a while, and report before each one how many are done."""
+    for done, item in enumerate(items):
+        progress(stage, done, len(items))
+        yield item
+    progress(stage, len(items), len(items))
 
 
 class StatusLine:

@@ -7,7 +7,17 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+SPINS = 1000  # iterations for which a waiting thread of torch's OpenMP spins before it sleeps; by default 300,000
 _pending: list[int] = []  # what to set once torch is imported
+
+
+def limit_spinning() -> None:
+    """Let waiting threads sleep soon, unless the user has decided; effective only before torch is imported.
+
+    If other programs keep the cores busy, a spinning thread takes the core from the thread that it waits for.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
 
 
 def set_threads(count: int) -> None:

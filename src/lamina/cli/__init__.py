@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from lamina.base.onednn import limit_instructions
+from lamina.base.threads import limit_spinning
 from lamina.cli.analyze import analyze
 from lamina.cli.average import average
 from lamina.cli.bench import bench
@@ -121,6 +122,7 @@ def use_utf8() -> None:
 def main() -> None:
     """Run a command; errors give one or two lines and an exit code, and a traceback only with `--debug`."""
     use_utf8()
+    limit_spinning()
     limited = limit_instructions()
     if limited:
         print(f"lamina: {limited}", file=sys.stderr)

@@ -67,8 +67,11 @@ def degradation(
         lamina analyze degradation runs/plain-4 runs/plain-24 runs/msc-24 --data data
     """
     from lamina.analysis.degradation import analyze_degradation
+    from lamina.cli.progress import show_progress
 
-    finish(analyze_degradation(runs, data, sentences, seed), runs, out, force)
+    with show_progress() as progress:
+        finding = analyze_degradation(runs, data, sentences, seed, progress)
+    finish(finding, runs, out, force)
 
 
 @analyze.command("difficulty", cls=Command)
@@ -91,11 +94,13 @@ def difficulty(
         lamina analyze difficulty runs/plain runs/msc --checkpoints 5 --test test.en test.de
     """
     from lamina.analysis.difficulty import analyze_difficulty, part_paths, write_parts
+    from lamina.cli.progress import show_progress
 
     folder = out or runs[0] / "analysis"
     check_page(folder / "difficulty.html", part_paths(folder), test, force)
     sources, references = read_test(*test)
-    finding, parts = analyze_difficulty(runs, checkpoints, sources, references)
+    with show_progress() as progress:
+        finding, parts = analyze_difficulty(runs, checkpoints, sources, references, progress)
     finish(finding, runs, out, force, test)
     write_parts(folder, parts, sources, references)
 
@@ -156,8 +161,11 @@ def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out =
         lamina analyze masking runs/fine-grained --test test.en test.de
     """
     from lamina.analysis.masking import analyze_masking
+    from lamina.cli.progress import show_progress
 
-    finish(analyze_masking(run, *read_test(*test), checkpoint), [run], out, force)
+    with show_progress() as progress:
+        finding = analyze_masking(run, *read_test(*test), checkpoint, progress)
+    finish(finding, [run], out, force)
 
 
 @analyze.command("embeddings", cls=Command)
@@ -208,10 +216,12 @@ def report(
         lamina analyze report runs/plain runs/msc --test test.en test.de
     """
     from lamina.analysis.report import write_report
+    from lamina.cli.progress import show_progress
 
     path = out or runs[0] / "report.html"
     check_page(path, (), [*(test or ()), *(run / "recipe.yaml" for run in runs)], force)
-    write_report(path, runs, read_test(*test) if test else None)
+    with show_progress() as progress:
+        write_report(path, runs, read_test(*test) if test else None, progress)
     print(path)
 
 
