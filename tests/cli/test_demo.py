@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lamina.cli.demo import shortest_success
 from lamina.demo.story import DemoSize
 from support import Finished, run_lamina
 
@@ -36,6 +37,12 @@ def test_the_demo_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for heading in ("Scores", "Sentences", "Training", "Gradient norm", "layer 4", "Attention", "reader")
     )
     assert not re.search(r"(?:src|href)=\"(?!data:|#)|@import|url\(", page)
+
+
+def test_the_suggested_sentence_is_translated_correctly() -> None:
+    sources, references = ["a", "an apple", "apples"], ["ein", "ein Apfel", "Äpfel"]
+    assert shortest_success(sources, ["eine", "ein Apfel", "Äpfel"], references) == "apples"
+    assert shortest_success(sources, ["?", "?", "?"], references) == "a"
 
 
 @pytest.mark.slow

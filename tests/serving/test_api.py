@@ -233,6 +233,7 @@ def test_keys_rates_prefixes_and_limits(models: dict[str, Path], tmp_path: Path)
         assert httpx.post(f"{url}/v1/translate", json=body, headers=right, timeout=50).status_code == 200
         limited = httpx.post(f"{url}/v1/translate", json=body, headers=right)
         assert limited.status_code == 429
+        assert all(f"POST /v1/translate {code} " in server.log.read_text() for code in (401, 429))
         assert int(limited.headers["retry-after"]) >= 1
         dialect = {"q": "A dog", "source": "en", "target": "en", "api_key": "secret-key-2"}
         assert httpx.post(f"{url}/translate", json=dialect).status_code == 200

@@ -65,6 +65,6 @@ def test_a_perplexity_is_printed_once(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_items_are_reported_before_they_are_done() -> None:
     seen: list[object] = []
-    for item in tracked("ab", "drawing", lambda stage, done, total: seen.append((stage, done, total))):
-        seen.append(item)
+    items = tracked("ab", "drawing", lambda stage, done, total: seen.append((stage, done, total)))
+    seen.extend(items)
     assert seen == [("drawing", 0, 2), "a", ("drawing", 1, 2), "b", ("drawing", 2, 2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +61,14 @@ def demo(
     say("done")
     print(f"\nReport: {out / 'report.html'}")
     if not quiet:
-        shortest = min(outputs.sources, key=len)
-        print(f"The models know only the words of this corpus. A sentence to try: {shortest}", file=sys.stderr)
+        sentence = shortest_success(outputs.sources, outputs.by_system["fused"], outputs.references)
+        print(f"The models know only the words of this corpus. A sentence to try: {sentence}", file=sys.stderr)
     say_next("lamina", "translate", out / "runs" / "fused", quiet=quiet)
+
+
+def shortest_success(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> str:
+    """The shortest source whose output equals its reference; if there is none, the shortest of all."""
+    right = [
+        source for source, output, reference in zip(sources, outputs, references, strict=True) if output == reference
+    ]
+    return min(right or sources, key=len)

@@ -48,6 +48,7 @@ class Application:
 
     def __init__(self, app: FastAPI) -> None:
         self.app = app
+        self.paths = frozenset(route.path for route in app.routes if isinstance(route, APIRoute))
         self.posts = {
             route.path: route for route in app.routes if isinstance(route, APIRoute) and route.methods == {"POST"}
         }

@@ -7,7 +7,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from lamina.serving.keys import KeyRing, RateLimit, key_of_headers
@@ -39,8 +39,11 @@ log = logging.getLogger("lamina.serve")
 class Guard:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: App, options: ServeOptions, metrics: Metrics, keys: KeyRing | None) -> None:
-        self.app, self.options, self.metrics, self.keys = app, options, metrics, keys
+    def __init__(
+        self, app: App, paths: Collection[str], options: ServeOptions, metrics: Metrics, keys: KeyRing | None
+    ) -> None:
+        """`paths` are those of the routes, which requests are counted by."""
+        self.app, self.paths, self.options, self.metrics, self.keys = app, paths, options, metrics, keys
         self.rate = None if options.rate is None else RateLimit(options.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +103,8 @@ class Guard:
 
     def record(self, scope: Scope, exchange: Exchange) -> None:
         """Count the request and log it, never with its query or body."""
-        route = getattr(scope.get("route"), "path", None) or ("/" if scope["path"] == "/" else "other")
+        known = scope["path"] if scope["path"] in self.paths else "other"  # of requests refused before routing
+        route = getattr(scope.get("route"), "path", "") or known
         taken = time.perf_counter() - exchange.started
         status = exchange.status or 499  # the client left first
         self.metrics.requests.labels(route, status).inc()

@@ -92,7 +92,8 @@ async def serve(options: ServeOptions, keys: KeyRing | None, listener: socket.so
     metrics = Metrics()
     scheduler = Scheduler(options.queue, metrics)
     supervisor = Supervisor(options, scheduler, metrics)
-    guard = Guard(make_app(Service(options, scheduler, supervisor)), options, metrics, keys)
+    app = make_app(Service(options, scheduler, supervisor))
+    guard = Guard(app, app.paths, options, metrics, keys)
     server = QuietServer(
         uvicorn.Config(
             guard, http=BoundedProtocol, ws="none", lifespan="off",
