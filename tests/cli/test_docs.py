@@ -183,7 +183,7 @@ TASKS = {
     "tutorial-summarization.md": {
         '("train", 2000), ("valid", 100), ("test", 200)': '("train", 60), ("valid", 8), ("test", 4)',
         "size: tiny, dropout": SMALL_MODEL,
-        "max_steps: 400, batch_tokens: 1024": "max_steps: 6, batch_tokens: 256",
+        "max_steps: 600, batch_tokens: 1024": "max_steps: 6, batch_tokens: 256",
         "warmup: 100,\n        save_every: 100, validate_every: 100": "warmup: 3, save_every: 3, validate_every: 6",
     },
     "tutorial-correction.md": {
