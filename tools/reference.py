@@ -18,7 +18,7 @@ from lamina.cli import app
 from lamina.model.config import SOCKETS, ModelConfig
 from lamina.model.decoder import DecoderSettings
 from lamina.recipe.decode import SearchSettings
-from lamina.recipe.json_schema import properties, recipe_schema
+from lamina.recipe.json_schema import comments, properties, recipe_schema
 from lamina.recipe.schema import TrainSettings
 
 FIRST = ["prepare", "train", "load", "evaluate", "compare", "score", "build", "save"]  # others follow by name
@@ -109,22 +109,14 @@ def recipe() -> Iterator[str]:
 
 
 def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
-    """Yield a row per key, in source order; the meaning is the comment on the same line."""
-    described = {name: field.description for name, field in settings.model_fields.items() if field.description}
-    meaning = {name: text.replace("None", "`null`") for name, text in comments(settings).items()}
-    meaning |= {name: f"{text[0].lower()}{text[1:].rstrip('.')}" for name, text in described.items()}
+    """Yield a row per key, in source order."""
     for name, option in properties(settings).items():
         if name in keys:
             default = f"`{json.dumps(option['default'])}`".replace('"', "") if "default" in option else "from the size"
-            if name not in meaning:
+            if "description" not in option:
                 raise ValueError(f"{settings.__name__}.{name}: has no comment that says what it means.")
-            yield f"| `{name}` | {kind_of(option)} | {default} | {meaning[name]} |"
-
-
-def comments(kind: type[Any]) -> dict[str, str]:
-    """Comments on the fields of a class, including inherited ones."""
-    code = [inspect.getsource(each) for each in reversed(kind.__mro__) if each.__module__.startswith("lamina")]
-    return {name: meaning for text in code for name, meaning in re.findall(r"(?m)^    (\w+): [^#\n]*  # (.+)$", text)}
+            meaning = re.sub("^[A-Z](?=[a-z])", lambda first: first[0].lower(), option["description"])
+            yield f"| `{name}` | {kind_of(option)} | {default} | {meaning.rstrip('.')} |"
 
 
 def kind_of(option: dict[str, Any]) -> str:

@@ -100,7 +100,44 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: lamina.evaluate(lamina.load("runs/first"), TEST, checkpoint=8, int8=True),
-        "A model that is already loaded cannot change checkpoint, int8; give lamina.load these.",
+        "Pass checkpoint, int8 to lamina.load; a model that is already loaded keeps its own.",
+    ),
+    (lambda: lamina.evaluate("runs/first", TEST, metrics=None), "Metrics must be names: bleu, chrf, ter,"),  # type: ignore[arg-type]
+    (lambda: lamina.score(["a"], None), "references must be texts, or files, but is None instead."),  # type: ignore[arg-type]
+    (lambda: lamina.score(["a"], [1]), "references must be texts, or files, but is [1] instead."),  # type: ignore[list-item]
+    (
+        lambda: lamina.score(["a"], ["a"], language=5),  # type: ignore[arg-type]
+        "language must be the code of a language, such as 'en', but is 5 instead.",
+    ),
+    (
+        lambda: lamina.compare(["runs/first", "runs/second"], TEST, seed=-1),
+        "seed must be a whole number, at least 0, but is -1 instead.",
+    ),
+    (lambda: prepare(out=None), "out must be the path of a new folder, but is None instead."),
+    (
+        lambda: lamina.train("transformer", "data", 5),  # type: ignore[arg-type]
+        "out must be the path of a folder, but is 5 instead.",
+    ),
+    (
+        lambda: lamina.save(build(), "data", None),  # type: ignore[arg-type]
+        "out must be the path of a new folder, but is None instead.",
+    ),
+    (
+        lambda: list(lamina.load("runs/first").stream(["a"], window=0)),
+        "window must be a whole number, at least 1, but is 0 instead.",
+    ),
+    (
+        lambda: lamina.load("runs/first").translate("a", nbest="3"),  # type: ignore[call-overload]
+        "nbest must be a whole number, at least 1, but is '3' instead.",
+    ),
+    (lambda: list(lamina.load("runs/first").stream("A dog.")), "one text must be given as [text]."),
+    (
+        lambda: lamina.load("runs/first").translate("a", max_length=(1,)),  # type: ignore[call-overload]
+        "max_length: must be a list of two numbers.",
+    ),
+    (
+        lambda: build()(torch.tensor([[4, 2]]), torch.tensor([[0, 4]]), torch.tensor([[4, 2]]), smoothing=2),
+        "smoothing must be at least 0 and below 1, but is 2 instead.",
     ),
     (
         lambda: lamina.evaluate(build(), TEST),
@@ -132,7 +169,10 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         lambda: list(lamina.load("runs/first").stream(["a"], {"beam": 2})),  # type: ignore[arg-type]
         "settings must be SearchSettings, but is {'beam': 2} instead; give options by name.",
     ),
-    (lambda: lamina.load("runs/first").translate("a", nbest=0), "nbest must be at least 1, but is 0 instead."),
+    (
+        lambda: lamina.load("runs/first").translate("a", nbest=0),
+        "nbest must be a whole number, at least 1, but is 0 inst",
+    ),
     (
         lambda: lamina.load("runs/first").translate("a", sampling={"seed": 1}),  # type: ignore[call-overload]
         "sampling must be lamina.SamplingSettings, but is {'seed': 1} instead.",
@@ -313,9 +353,23 @@ def test_results_behave_like_python_objects(workplace: Path, monkeypatch: pytest
     finding = lamina.analyze.gradients(lamina.Run("runs/first"))
     assert "first: final gradients differ by up to" in str(finding)
     assert finding.pictures[0].save("new/gradients.svg").read_text().startswith("<svg")
+    comparison = lamina.compare(["runs/first", "runs/second"], TEST)
+    assert [row.system for row in comparison["chrf"]] == ["runs/first", "runs/second"]
+    with pytest.raises(KeyError, match="Did you mean `chrf`"):
+        comparison["chr"]
     data = lamina.PreparedData("data")
+    split = data.split("valid")
+    assert [len(pair[0]) for pair in split[-2:]] == [len(split[28][0]), len(split[29][0])]
+    assert list(split[-1][1]) == list(split[29][1])
+    with pytest.raises(IndexError, match="pair 30 of 30"):
+        split[30]
     assert repr(data.text.source) == f"LanguageText(en, SentencePiece, {len(data.text.source.vocabulary)} symbols)"
     assert repr(data.split("valid")) == "Split(30 pairs)"
+
+
+def test_a_report_creates_its_folder(workplace: Path, tmp_path: Path) -> None:
+    path = lamina.analyze.report(workplace / "runs/first", out=tmp_path / "new/folder/report.html")
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_early_stopping_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

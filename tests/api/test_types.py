@@ -57,6 +57,7 @@ def test_a_user_script_passes_mypy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("options", "settings"), [(SearchOptions, SearchSettings), (TrainOptions, TrainSettings)])
 def test_keyword_arguments_match_the_schema(options: type, settings: type) -> None:
     assert list(get_type_hints(options)) == list(settings.model_fields)
+    assert {name for name in settings.model_fields if f"`{name}`" not in (options.__doc__ or "")} == set()
 
 
 def test_import_does_not_load_torch() -> None:

@@ -210,7 +210,14 @@ DEEP = {
 @pytest.mark.slow
 def test_the_tutorial_of_a_deep_encoder_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_page("tutorial-deep.md", DEEP) == ["prepare", *["train"] * 5, "analyze", "compare", "analyze"]
+    assert run_page("tutorial-deep.md", DEEP) == [
+        "prepare",
+        *["train"] * 5,
+        "analyze",
+        "compare",
+        "translate",
+        "analyze",
+    ]
     assert (tmp_path / "figures" / "gradients.html").is_file()
 
 

@@ -27,6 +27,17 @@ def test_the_command_prints_a_valid_schema() -> None:
     Draft202012Validator.check_schema(printed)
 
 
+def test_every_key_is_explained() -> None:
+    """Editors show the descriptions; `type` and the parts of a model need none."""
+    schema: Any = recipe_schema()["properties"]
+    options = {**schema["train"]["properties"], **schema["decode"]["properties"]}
+    options |= schema["model"]["properties"]["decoder"]["properties"]
+    options |= schema["model"]["properties"]["head"]["properties"]
+    assert [name for name, option in options.items() if "description" not in option and name != "type"] == []
+    assert options["batch_tokens"]["description"].startswith("padded target tokens")
+    assert options["clip_norm"]["description"].endswith("`null` disables clipping")
+
+
 def test_a_good_recipe_passes() -> None:
     assert complaints(GOOD) == []
     assert complaints("model: {encoder: {layers: 36}, head: {type: surface, gate: learned}}") == []

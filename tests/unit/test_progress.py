@@ -31,17 +31,17 @@ def test_a_terminal_has_one_bar_per_run(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     run_two(20)
-    picture = terminal.getvalue().rpartition("plain  validation perplexity 0.25")[2]  # the last frame
-    assert "fused  validation perplexity 0.30" in picture
+    picture = terminal.getvalue().rpartition("plain  normalised validation perplexity 0.25")[2]  # the last frame
+    assert "fused  normalised validation perplexity 0.30" in picture
     assert picture.count("perplexity") == 1
 
 
 def test_without_a_terminal_each_tenth_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     run_two(20)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].strip() == "plain: step 2 of 20, validation perplexity 2.50"
+    assert lines[0].strip() == "plain: step 2 of 20, normalised validation perplexity 2.50"
     assert lines[1].strip() == "fused: step 2 of 20"
-    assert lines[-1].strip() == "fused: step 20 of 20, validation perplexity 0.30"
+    assert lines[-1].strip() == "fused: step 20 of 20, normalised validation perplexity 0.30"
     assert len(lines) == 20
 
 
@@ -59,7 +59,7 @@ def test_a_perplexity_is_printed_once(capsys: pytest.CaptureFixture[str]) -> Non
         for step, valid in enumerate((None, 9.0, 9.0, 7.0), start=1):
             show("plain", step, 4, valid)
     found = [line.strip() for line in capsys.readouterr().err.splitlines()]
-    perplexities = ["", ", validation perplexity 9.00", "", ", validation perplexity 7.00"]
+    perplexities = ["", ", normalised validation perplexity 9.00", "", ", normalised validation perplexity 7.00"]
     assert found == [f"plain: step {step} of 4{text}" for step, text in enumerate(perplexities, start=1)]
 
 

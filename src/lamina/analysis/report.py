@@ -46,6 +46,7 @@ def write_report(path: Path, runs: Sequence[Path], test: Test | None, progress: 
         parts.append(section("Recipes", *recipes))
     if missing:
         parts.append(section("Not included", *(paragraph(line, "soft") for line in missing)))
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, page(f"Report on {listed(names)}", parts))
 
 

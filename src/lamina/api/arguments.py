@@ -48,9 +48,16 @@ def check_names(name: str, given: object) -> None:
 
 
 def check_preparation(
-    subwords: object, line_breaks: object, langs: object, fields: object, max_ratio: object, *counts: int | None
+    out: object,
+    subwords: object,
+    line_breaks: object,
+    langs: object,
+    fields: object,
+    max_ratio: object,
+    *counts: int | None,
 ) -> None:
     """Check arguments of `lamina.prepare`; the last are vocab_size, max_source, max_characters and workers."""
+    check_path("out", out, "the path of a new folder")
     check_choice("subwords", subwords, ("sentencepiece", "bpe", "none"))
     check_choice("line_breaks", line_breaks, ("space", "symbol"))
     check_names("langs", langs)

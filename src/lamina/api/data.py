@@ -65,7 +65,8 @@ def prepare(
     from lamina.corpus.sources import find_sources
     from lamina.store.hub import fetch
 
-    check_preparation(subwords, line_breaks, langs, fields, max_ratio, vocab_size, max_source, max_characters, workers)
+    counts = vocab_size, max_source, max_characters, workers
+    check_preparation(out, subwords, line_breaks, langs, fields, max_ratio, *counts)
     given = text_from and fetch(text_from)
     text = TextOptions(subwords, vocab_size, bpe_codes, separate_vocab, pretokenized, lowercase, given, langs)
     filters = Filters.without(as_list(no_filter), max_characters, max_ratio)

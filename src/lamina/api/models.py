@@ -90,7 +90,7 @@ def save(
     import os
     from pathlib import Path
 
-    from lamina.api.arguments import check_mapping
+    from lamina.api.arguments import check_mapping, check_path
     from lamina.errors import UsageError
     from lamina.model.config import ModelConfig
     from lamina.recipe.decode import SearchSettings
@@ -102,6 +102,7 @@ def save(
         hint = " Pass its `module`." if hasattr(model, "module") else ""
         raise UsageError(f"model must be one of Lamina's, but is a {type(model).__name__} instead.{hint}")
     check_mapping("decode", decode, "{'beam': 4}")
+    check_path("out", out, "the path of a new folder")
     check_replaceable(Path(out))
     pipeline = as_pipeline(text.text if hasattr(text, "text") else text)
     settings = SearchSettings().with_options(**(decode or {}))

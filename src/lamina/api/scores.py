@@ -101,6 +101,7 @@ def compare(
 
     check_choice("significance", significance, ("bootstrap", "randomisation", "both"))
     check_counts(samples=samples)
+    check_counts(0, seed=seed)
     runs, baselines = as_list(runs), as_list(baselines)
     systems = [*baselines, *name_runs(runs)]
     if len(systems) < 2:
@@ -165,6 +166,10 @@ def score(
     if "m2" in names or is_path(references):
         reject("output", "a file, because the reference is one", "a list of texts")
     lists = as_list(references)
+    if not all(isinstance(each, str) for part in lists for each in as_list(part)):
+        reject("references", "texts, or files", references)
+    if language is not None and not isinstance(language, str):
+        reject("language", "the code of a language, such as 'en'", language)
     several = [lists] if all(isinstance(each, str) for each in lists) else [as_list(each) for each in lists]
     counts = sorted({len(each) for each in several} - {len(lines)})
     if counts:

@@ -61,6 +61,8 @@ def train(
     if not isinstance(recipe, Mapping):
         check_path("recipe", recipe, "the name of a system or recipe, a file or a mapping")
     check_path("data", data, "the result of lamina.prepare, or its folder")
+    if out is not None:
+        check_path("out", out, "the path of a folder")
     check_mapping("model", model, "{'size': 'tiny'}")
     check_mapping("decode", decode, "{'beam': 4}")
     check_choice("device", device, DEVICES)

@@ -30,6 +30,8 @@ def _describe(item: dict[str, Any], root: type[Settings], data: Any) -> Problem:
         message = unknown_key(path[-1], _options(root, data, path[:-1]))
     elif kind == "missing":
         message = "is required."
+        if path[-1].isdigit():  # an element of a pair
+            path, message = path[:-1], "must be a list of two numbers."
     elif kind == "literal_error":
         expected = item["ctx"]["expected"].replace("'", "`")
         message = f"must be {expected}, but is `{item['input']}` instead."

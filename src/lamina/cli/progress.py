@@ -26,7 +26,7 @@ def show_training(quiet: bool = False) -> Iterator[Callable[[str, int, int, floa
     if quiet or sys.stderr.isatty():
         with _bars(quiet) as draw:
             yield lambda name, step, steps, valid: draw(
-                name, name if valid is None else f"{name}  validation perplexity {valid:.2f}", step, steps
+                name, name if valid is None else f"{name}  normalised validation perplexity {valid:.2f}", step, steps
             )
         return
     printed: dict[str, int] = {}
@@ -38,7 +38,7 @@ def show_training(quiet: bool = False) -> Iterator[Callable[[str, int, int, floa
             printed[name] = tenth
             perplexity = ""
             if valid is not None and valid != shown.get(name):
-                shown[name], perplexity = valid, f", validation perplexity {valid:.2f}"
+                shown[name], perplexity = valid, f", normalised validation perplexity {valid:.2f}"
             print(f"         {name}: step {step} of {steps}{perplexity}", file=sys.stderr)
 
     yield line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,10 +112,22 @@ class Split:
     def __repr__(self) -> str:
         return f"Split({counted(len(self), 'pair')})"
 
-    def __getitem__(self, index: int) -> tuple[Ids, Ids]:
-        """Source and target ids of one pair, each ending with eos."""
-        if not 0 <= index < len(self):
-            raise IndexError(index)
+    @overload
+    def __getitem__(self, index: int) -> tuple[Ids, Ids]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[Ids, Ids]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[Ids, Ids] | list[tuple[Ids, Ids]]:
+        """Source and target ids of a pair, or of several; each ends with eos.
+
+        Ids are NumPy arrays of unsigned integers; `torch.tensor(ids, dtype=torch.long)` makes tensors of them.
+        """
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"pair {index} of {len(self)}")
+        index %= len(self)
         number = int(np.searchsorted(self.starts, index, side="right")) - 1
         shard, offset = self.shards[number], index - int(self.starts[number])
         return shard.sentence("source", offset), shard.sentence("target", offset)

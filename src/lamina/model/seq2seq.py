@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from lamina.errors import UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.decoder import Decoder, DecoderCache
 from lamina.model.init import initialise
@@ -104,6 +105,8 @@ class Seq2Seq(nn.Module):
         memory = self.project_source(source)
         states = self.decode(prefix, memory)
         check_tokens("target", target, self.config.target_vocab, prefix.shape)
+        if not 0 <= smoothing < 1:
+            raise UsageError(f"smoothing must be at least 0 and below 1, but is {smoothing} instead.")
         return self.head.loss(states, memory.head, Targets(target, self.pad_id, smoothing, importance))
 
     def normalised_nll(self, source: Tensor, prefix: Tensor, target: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,9 +40,19 @@ def recipe_schema() -> dict[str, Any]:
 
 
 def properties(settings: type[Settings]) -> dict[str, Any]:
-    """The schemas of a settings class's options."""
-    fields = settings.model_json_schema().get("properties", {})
-    return {name: {key: value for key, value in field.items() if key != "title"} for name, field in fields.items()}
+    """The schemas of a settings class's options; the description is the field's, or the comment on its line."""
+    schemas, meanings = settings.model_json_schema().get("properties", {}), comments(settings)
+    for name, schema in schemas.items():
+        schema.pop("title", None)
+        if name in meanings:
+            schema.setdefault("description", meanings[name].replace("None", "`null`"))
+    return schemas
+
+
+def comments(kind: type[Any]) -> dict[str, str]:
+    """Comments on the fields of a class, including inherited ones."""
+    code = [inspect.getsource(each) for each in reversed(kind.__mro__) if each.__module__.startswith("lamina")]
+    return {name: meaning for text in code for name, meaning in re.findall(r"(?m)^    (\w+): [^#\n]*  # (.+)$", text)}
 
 
 def mapping(options: dict[str, Any]) -> dict[str, Any]:

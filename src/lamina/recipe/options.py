@@ -8,7 +8,8 @@ from typing import Literal, TypedDict
 class SearchOptions(TypedDict, total=False):
     """The keys of a recipe's `decode`, keyword arguments of `translate`; the defaults are the run's.
 
-    `max_length=(a, b)` allows a × (number of source tokens) + b tokens.
+    `beam`, `lenpen`, `min_length`, `max_length`, `no_repeat_ngram`, `diverse_groups`, `diversity`; `lamina translate
+    --help` explains them. `max_length=(a, b)` allows a × (number of source tokens) + b tokens.
 
     Example:
         >>> options: lamina.SearchOptions = {"beam": 2, "max_length": (0, 12)}
@@ -27,6 +28,15 @@ class SearchOptions(TypedDict, total=False):
 
 class TrainOptions(TypedDict, total=False):
     """The keys of a recipe's `train`, keyword arguments of `lamina.train`; the defaults are the recipe's.
+
+    - updates: `max_steps`, `batch_tokens`, `accumulate`, `seed`, `patience`
+    - optimiser: `optimizer`, `betas`, `lr`, `schedule`, `warmup`, `weight_decay`, `clip_norm`, `encoder_l2`
+    - loss: `label_smoothing`, `edit_weight`, `source_word_dropout`
+    - saving: `save_every`, `validate_every`, `keep_last`, `keep_best`, `best_by`, `bleu_sentences`, `ema`
+    - records: `log_every`, `gradients_every`
+    - speed and memory: `precision`, `gradient_checkpointing`, `compile`
+
+    `lamina recipes schema` explains them.
 
     Example:
         >>> options: lamina.TrainOptions = {"max_steps": 2, "lr": 1e-3, "patience": 3}

@@ -10,6 +10,7 @@ from typing import Any, Literal, overload
 from lamina.base.wording import counted
 from lamina.errors import UsageError
 from lamina.figures.tables import html_table, text_table
+from lamina.names import nearest
 from lamina.scoring.metrics import DEFAULT_METRICS, build_metrics
 from lamina.scoring.protocol import Array, Gold, Interval, Metric, measure
 from lamina.scoring.significance import (
@@ -51,7 +52,10 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Sequence[Row]):
-    """The rows of a comparison, with the baseline first for every metric, and the systems' translations."""
+    """The rows of a comparison, with the baseline first for every metric, and the systems' translations.
+
+    A metric's name selects its rows: `comparison["bleu"]`.
+    """
 
     rows: Sequence[Row]
     test: Test = "bootstrap"
@@ -62,9 +66,14 @@ class Comparison(Sequence[Row]):
     def __getitem__(self, index: int) -> Row: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: str | slice) -> Sequence[Row]: ...
 
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+    def __getitem__(self, index: int | str | slice) -> Row | Sequence[Row]:
+        if isinstance(index, str):
+            names = dict.fromkeys(row.metric for row in self.rows)
+            if index not in names:
+                raise KeyError(f"{index}: not a metric of this comparison, {', '.join(names)}.{nearest(index, names)}")
+            return [row for row in self.rows if row.metric == index]
         return self.rows[index]
 
     def __len__(self) -> int:

@@ -114,7 +114,7 @@ def translate_all(
 def open_run(run: StrPath | Translator, loading: LoadingOptions, progress: Progress = no_progress) -> Translator:
     """Load a run; a `Translator` is already loaded."""
     if isinstance(run, Translator) and loading:
-        raise UsageError(f"A model that is already loaded cannot change {', '.join(loading)}; give lamina.load these.")
+        raise UsageError(f"Pass {', '.join(loading)} to lamina.load; a model that is already loaded keeps its own.")
     if not isinstance(run, Translator | str | os.PathLike):
         raise UsageError(f"A run must be a path or the result of lamina.load, but is a {type(run).__name__} instead.")
     progress(f"loading {name_of(run)}", 0, None)

@@ -29,6 +29,8 @@ DEFAULT_METRICS = ("bleu", "chrf")
 
 def check_names(names: Sequence[str]) -> list[str]:
     """Validate metric names, separated by commas or given as separate strings, and remove duplicates."""
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"Metrics must be names: {', '.join(METRICS)}.")
     split = [name.strip() for each in names for name in each.split(",") if name.strip()]
     chosen = list(dict.fromkeys(split)) or list(DEFAULT_METRICS)
     for name in chosen:

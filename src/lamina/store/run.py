@@ -80,7 +80,11 @@ class Run:
         return read_records(self.folder).lines
 
     def plot(self) -> Figure:
-        """Plot the cross-entropy, without label smoothing, on training and validation pairs over steps."""
+        """Plot the cross-entropy, without label smoothing, on training and validation pairs over steps.
+
+        The axis of a run of SurfaceFusion in `hard` mode says "unnormalised": its probabilities sum to at most 1, so
+        the values are not comparable with those of other systems. The `normalised_nll` in `history` is.
+        """
         records = read_records(self.folder)
         curves = {"training": records.curve("train", "nll"), "validation": records.curve("valid", "nll")}
         series = [Series(name, points) for name, points in curves.items() if points]

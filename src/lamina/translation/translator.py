@@ -164,6 +164,8 @@ class Translator:
 
         `settings` replaces the run's search settings.
         """
+        if isinstance(lines, str):
+            raise UsageError("Every line must be a text, and one text must be given as [text].")
         if settings is not None and not isinstance(settings, SearchSettings):
             raise UsageError(f"settings must be SearchSettings, but is {settings!r} instead; give options by name.")
         settings = (settings or self.settings).with_options(**search)
@@ -171,8 +173,9 @@ class Translator:
             raise UsageError(f"sampling must be lamina.SamplingSettings, but is {sampling!r} instead.")
         if sampling is not None and prefixes is not None:
             raise UsageError("prefixes apply only to beam search; omit sampling.")
-        if nbest < 1:
-            raise UsageError(f"nbest must be at least 1, but is {nbest} instead.")
+        for name, count in (("nbest", nbest), ("window", window)):
+            if not isinstance(count, int) or count < 1:
+                raise UsageError(f"{name} must be a whole number, at least 1, but is {count!r} instead.")
         if sampling is None:
             settings = settings.with_options(beam=max(nbest, settings.beam))
         lines, prefix_lines = iter(lines), None if prefixes is None else iter(prefixes)
