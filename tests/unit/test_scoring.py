@@ -190,6 +190,21 @@ def test_bleu_tokenises_as_the_language_is_written(
     assert tokenizers.language_tokenizer("ja") == "ja-mecab"
 
 
+@pytest.mark.parametrize(
+    ("lines", "rejected"),
+    [
+        (["猫が走る", "犬が寝る"], True),  # short, but without any space
+        (["我们喜欢翻译系统 因为它们很有趣"] * 3, True),
+        (["ภาษาไทยเขียนโดยไม่มีช่องว่างระหว่างคำ"], True),
+        (["猫 が 走る", "犬 が 寝る", "はい"], False),  # tokenised
+        (["너는 매일 책을 읽는다"], False),
+        (["A dog runs.", "猫"], False),
+    ],
+)
+def test_text_without_spaces_is_recognised(lines: list[str], rejected: bool) -> None:
+    assert tokenizers.has_no_spaces([lines]) == rejected
+
+
 def test_bleu_of_text_without_spaces_is_not_0() -> None:
     reference, output = "我们喜欢翻译系统因为它们很有趣", "我们喜欢翻译系统因为它很有趣"
     assert run("bleu", [output], [[reference]], language="zh").score > 50

@@ -42,14 +42,20 @@ def choose_tokenizer(given: str | None, language: str | None, references: Sequen
 
 
 def has_no_spaces(references: Sequence[Sequence[str]]) -> bool:
-    """Whether the text is mostly in non-alphabetic scripts and its words are too long to be words."""
-    text = "".join(f"{line}\n" for line in references[0][:200])
-    words = text.split()
-    letters = sum(map(len, words))
+    """Whether the text is mostly in non-alphabetic scripts and its words are too long to be words.
+
+    In Chinese and Japanese, lines of a single word are proof enough.
+    """
+    lines = [words for line in references[0][:200] if (words := line.split())]
+    text = "".join(word for words in lines for word in words)
     foreign = sum(character >= "\u0e00" for character in text)  # Thai and all later blocks, including CJK
     cjk = sum("\u3040" <= character <= "\u9fff" for character in text)  # kana and ideographs
-    longest = LONG_CJK_WORD if cjk > letters / 2 else LONG_WORD
-    return bool(words) and letters / len(words) > longest and foreign > letters / 2
+    if foreign <= len(text) / 2:
+        return False
+    mean = len(text) / sum(map(len, lines))
+    if cjk <= len(text) / 2:
+        return mean > LONG_WORD
+    return mean > LONG_CJK_WORD or sum(len(words) == 1 for words in lines) > len(lines) / 2
 
 
 def is_tokenised(lines: Sequence[str]) -> bool:
