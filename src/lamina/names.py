@@ -10,6 +10,7 @@ ELSEWHERE = {  # names in other libraries, and ours
     "batch_size": "batch_tokens",
     "early_stopping": "patience",
     "epochs": "max_steps",
+    "gpu": "cuda",
     "hidden_size": "d_model",
     "learning_rate": "lr",
     "length_penalty": "lenpen",

@@ -38,7 +38,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: prepare(workers=0), "workers must be a whole number, at least 1, but is 0 instead."),
     (
         lambda: prepare(vocab_size=6),
-        "`vocab_size` must be larger: 6 subwords cannot cover every character of the text.",
+        "`vocab_size` must be at least 283, to cover the characters of the text, 256 bytes and the special symbols",
     ),
     (
         lambda: prepare(lowercase=True, subwords="none"),
@@ -46,7 +46,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: lamina.average("runs/first"), "Give either `last` or `steps`."),
     (lambda: lamina.average("runs/first", last=9), "`last` must be at most"),
-    (lambda: lamina.average("runs/first", steps=["8"]), "steps must be a whole number"),  # type: ignore[list-item]
+    (lambda: lamina.average("runs/first", steps=["8"]), "steps must be a list of whole numbers"),  # type: ignore[list-item]
+    (lambda: lamina.average("runs/first", steps=[]), "`steps` must name at least one checkpoint."),
     (
         lambda: lamina.export("runs/first", "onxx", "made"),
         "to must be one of ctranslate2, onnx, huggingface, argos, but",
@@ -84,7 +85,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: lamina.train("transformer", "data", "made", threads=0), "threads must be a whole number, at least 1"),
     (
         lambda: lamina.train("transformer", "data", "made", device="gpu"),  # type: ignore[arg-type]
-        "device must be one of auto, cpu, cuda, but is 'gpu' instead.",
+        "device must be one of auto, cpu, cuda, but is 'gpu' instead. Did you mean `cuda`?",
     ),
     (
         lambda: lamina.train("transformer", "data", "made", callbacks=[Named]),  # type: ignore[list-item]
@@ -101,6 +102,15 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: lamina.evaluate(lamina.load("runs/first"), TEST, checkpoint=8, int8=True),
         "Pass checkpoint, int8 to lamina.load; a model that is already loaded keeps its own.",
+    ),
+    (lambda: lamina.evaluate("runs/first", TEST, device="gpu"), "device must be one of auto, cpu, cuda, but is 'gpu'"),  # type: ignore[arg-type]
+    (lambda: lamina.rescore("runs/first", TEST, threads=0), "threads must be a whole number, at least 1, but is 0"),
+    (lambda: lamina.evaluate("runs/first", PAIRS, metrics="m2"), "m2 needs files: an .m2 file, or (source, .m2 file)."),
+    (lambda: lamina.SamplingSettings(top_k=5.5), "top_k must be a whole number, at least 1, but is 5.5 instead."),  # type: ignore[arg-type]
+    (lambda: lamina.SamplingSettings(temperature="1"), "temperature must be between 0 and 100, but is '1' instead."),  # type: ignore[arg-type]
+    (
+        lambda: lamina.load("runs/first").translate("", attention=True).plot_attention(),
+        "No attention was recorded: call translate(…, attention=True). Alternatives and blank lines have none.",
     ),
     (lambda: lamina.evaluate("runs/first", TEST, metrics=None), "Metrics must be names: bleu, chrf, ter,"),  # type: ignore[arg-type]
     (lambda: lamina.score(["a"], None), "references must be texts, or files, but is None instead."),  # type: ignore[arg-type]

@@ -119,7 +119,7 @@ def test_frequent_words_are_whole_pieces() -> None:
 
 def test_the_vocabulary_size_is_an_upper_limit() -> None:
     assert len(make_pipeline("sentencepiece", ("a", "b"), False, {"subwords.model": PIECES}).source.vocabulary) < 400
-    with pytest.raises(UsageError, match="`vocab_size` must be larger: 100 subwords cannot cover"):
+    with pytest.raises(UsageError, match="`vocab_size` must be at least 294, to cover the characters of the text"):
         learn_sentencepiece(TEXT, 100)
     assert len(count_vocabulary(words(), 10)) == 10
 

@@ -46,7 +46,7 @@ def attention(run: StrPath, source: str, target: str | None = None, *, checkpoin
         ['layer2', 'layer2-head1', 'layer2-head2', 'layer1', 'surface']
     """
     from lamina.analysis.attention import analyze_attention
-    from lamina.api.arguments import reject
+    from lamina.base.arguments import reject
 
     for name, text in (("source", source), ("target", target)):
         if not isinstance(text, str | None):
@@ -65,7 +65,7 @@ def layers(run: StrPath, test: TestSet | None = None, *, sentences: int = 200, c
         ('mixing', '1', 'embedding')
     """
     from lamina.analysis.layers import analyze_layers
-    from lamina.api.arguments import check_counts
+    from lamina.base.arguments import check_counts
 
     check_counts(sentences=sentences)
     pairs = [] if test is None else list(zip(*_read(test), strict=True))[:sentences]
@@ -111,7 +111,7 @@ def difficulty(runs: Runs, test: TestSet, *, checkpoints: int = 5) -> Finding:
         ['simple', 'ordinary', 'difficult', 'challenging']
     """
     from lamina.analysis.difficulty import analyze_difficulty
-    from lamina.api.arguments import check_counts
+    from lamina.base.arguments import check_counts
 
     check_counts(checkpoints=checkpoints)
     return analyze_difficulty(_paths(runs), checkpoints, *_read(test))[0]
@@ -126,7 +126,7 @@ def degradation(runs: Runs, data: StrPath, *, sentences: int = 500, seed: int = 
         ['train', 'valid', 'train', 'valid']
     """
     from lamina.analysis.degradation import analyze_degradation
-    from lamina.api.arguments import check_counts, check_path
+    from lamina.base.arguments import check_counts, check_path
 
     check_path("data", data, "the data folder that the runs were trained on")
     check_counts(sentences=sentences)
@@ -159,7 +159,7 @@ def report(runs: Runs, test: TestSet | None = None, *, out: StrPath | None = Non
 def _paths(runs: Runs) -> list[Path]:
     from pathlib import Path
 
-    from lamina.api.arguments import as_list, check_path
+    from lamina.base.arguments import as_list, check_path
     from lamina.errors import UsageError
 
     given = as_list(runs)

@@ -56,7 +56,7 @@ def prepare(
         >>> lamina.prepare(pairs, valid=pairs[:2], out="pairs", langs=("en", "de"), no_filter="duplicate")
         PreparedData('pairs', en → de, 40 train and 2 valid pairs, vocabulary 291)
     """
-    from lamina.api.arguments import as_list, check_preparation
+    from lamina.base.arguments import as_list
     from lamina.base.progress import show_progress
     from lamina.base.threads import usable_cores
     from lamina.corpus.filters import Filters
@@ -65,8 +65,7 @@ def prepare(
     from lamina.corpus.sources import find_sources
     from lamina.store.hub import fetch
 
-    counts = vocab_size, max_source, max_characters, workers
-    check_preparation(out, subwords, line_breaks, langs, fields, max_ratio, *counts)
+    _check(out, subwords, line_breaks, langs, fields, max_ratio, vocab_size, max_source, max_characters, workers)
     given = text_from and fetch(text_from)
     text = TextOptions(subwords, vocab_size, bpe_codes, separate_vocab, pretokenized, lowercase, given, langs)
     filters = Filters.without(as_list(no_filter), max_characters, max_ratio)
@@ -74,3 +73,26 @@ def prepare(
     with show_progress(progress) as shown, find_sources(train, valid, test, Path(out), *how) as (splits, named):
         plan = Plan(*splits, text.named(named), filters, sentences, max_source)
         return prepare_data(plan, Path(out), workers or usable_cores(), shown)
+
+
+def _check(
+    out: object,
+    subwords: object,
+    line_breaks: object,
+    langs: object,
+    fields: object,
+    max_ratio: object,
+    *counts: int | None,
+) -> None:
+    """Check the arguments; the last are vocab_size, max_source, max_characters and workers."""
+    from lamina.base.arguments import check_choice, check_counts, check_names, check_path, reject
+
+    check_path("out", out, "the path of a new folder")
+    check_choice("subwords", subwords, ("sentencepiece", "bpe", "none"))
+    check_choice("line_breaks", line_breaks, ("space", "symbol"))
+    check_names("langs", langs)
+    check_names("fields", fields)
+    if not isinstance(max_ratio, int | float):
+        reject("max_ratio", "a number", max_ratio)
+    for name, count in zip(("vocab_size", "max_source", "max_characters", "workers"), counts, strict=True):
+        check_counts(**{name: count})

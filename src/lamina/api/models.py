@@ -52,13 +52,11 @@ def load(
         >>> translation.text
         '...'
     """
-    from lamina.api.arguments import DEVICES, check_choice, check_counts, check_path
+    from lamina.base.arguments import check_path
     from lamina.translation import load as load_translator
 
     for each in (run, *others):
         check_path("run", each, "a path; for an ensemble, give several arguments")
-    check_choice("device", device, DEVICES)
-    check_counts(threads=threads)
     return load_translator(
         run, *others, checkpoint=checkpoint, device=device, threads=threads, int8=int8, shortlist=shortlist
     )
@@ -90,7 +88,7 @@ def save(
     import os
     from pathlib import Path
 
-    from lamina.api.arguments import check_mapping, check_path
+    from lamina.base.arguments import check_mapping, check_path
     from lamina.errors import UsageError
     from lamina.model.config import ModelConfig
     from lamina.recipe.decode import SearchSettings
@@ -128,14 +126,14 @@ def average(run: StrPath, *, last: int | None = None, steps: Sequence[int] | Non
     import os
     from pathlib import Path
 
-    from lamina.api.arguments import as_list, check_counts, check_path
+    from lamina.base.arguments import as_list, check_counts, check_path, reject
     from lamina.training.averaging import average as average_checkpoints
 
     check_path("run", run, "the path of a run, or a Run")
     check_counts(last=last)
     chosen = None if steps is None else as_list(steps)
-    for step in chosen or ():
-        check_counts(steps=step)
+    if not all(isinstance(step, int) for step in chosen or ()):
+        reject("steps", "a list of whole numbers", steps)
     return os.fspath(average_checkpoints(Path(run), last=last, steps=chosen)[0])
 
 
@@ -161,7 +159,7 @@ def export(
     import os
     from pathlib import Path
 
-    from lamina.api.arguments import check_choice, check_path
+    from lamina.base.arguments import check_choice, check_path
     from lamina.interop.export import FORMATS, export_run
 
     check_path("run", run, "the path of a run or model, or a Run")

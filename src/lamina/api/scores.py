@@ -44,7 +44,7 @@ def evaluate(
         >>> lamina.evaluate(None, [("A dog.", "A dog.")], baseline="copy", metrics="chrf")["chrf"].score
         100.0
     """
-    from lamina.api.arguments import as_list
+    from lamina.base.arguments import as_list
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
@@ -91,7 +91,7 @@ def compare(
         metric  system       score         difference  p (bootstrap)
         chrf    runs/first   ...
     """
-    from lamina.api.arguments import as_list, check_choice, check_counts
+    from lamina.base.arguments import as_list, check_choice, check_counts
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
@@ -142,7 +142,7 @@ def score(
     """
     from pathlib import Path
 
-    from lamina.api.arguments import as_list, check_path, reject
+    from lamina.base.arguments import as_list, check_path, reject
     from lamina.base.wording import counted
     from lamina.corpus.records import is_path
     from lamina.errors import UsageError

@@ -52,7 +52,7 @@ def train(
         >>> lamina.load(run).translate("A dog runs.", max_length=(0, 3))
         Translation('...', score=-...)
     """
-    from lamina.api.arguments import DEVICES, as_list, check_choice, check_counts, check_mapping, check_path
+    from lamina.base.arguments import DEVICES, as_list, check_choice, check_counts, check_mapping, check_path
     from lamina.base.progress import is_shown
     from lamina.training.callbacks import check_callbacks
     from lamina.training.reporters import LineReporter

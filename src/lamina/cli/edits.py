@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def edits(
-    source: Annotated[Path, typer.Option("--source", help="Uncorrected text, one tokenised sentence per line.")],
+    source: Annotated[
+        Path, typer.Option("--source", help="Uncorrected text, one sentence per line; words are separated at spaces.")
+    ],
     hypothesis: Annotated[Path, typer.Option("--hyp", help="Corrected text, parallel to --source.")],
     form: Annotated[
         Literal["m2", "diff", "jsonl"],

@@ -80,6 +80,8 @@ def open_test_set(
     if are_two_paths(test):
         source, target = map(Path, test)
         return read_test_set((source, target), more, lowercase=lowercase, m2=m2, tokenize=tokenize)
+    if m2:
+        raise UsageError("m2 needs files: an .m2 file, or (source, .m2 file).")
     sources, targets = read_pairs(test, "test")
     gold = [targets, *(list(read_lines(path)) for path in more)]
     return sources, Gold(gold, sources, lowercase, ["test", *map(str, more)], None, tokenize)

@@ -8,6 +8,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from lamina.base.arguments import check_counts, reject
 from lamina.errors import UsageError
 from lamina.recipe.decode import SearchSettings
 from lamina.search.constraints import constrain, to_device
@@ -32,12 +33,12 @@ class SamplingSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature <= 100:
-            raise UsageError(f"temperature must be between 0 and 100, but is {self.temperature} instead.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p must be above 0 and at most 1, but is {self.top_p} instead.")
-        if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"top_k must be at least 1, but is {self.top_k} instead.")
+        if not isinstance(self.temperature, int | float) or not 0 <= self.temperature <= 100:
+            reject("temperature", "between 0 and 100", self.temperature)
+        if self.top_p is not None and (not isinstance(self.top_p, int | float) or not 0 < self.top_p <= 1):
+            reject("top_p", "above 0 and at most 1", self.top_p)
+        check_counts(top_k=self.top_k)
+        check_counts(0, seed=self.seed)
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed must be between 0 and 2^63 - 1, but is {self.seed} instead.")
 

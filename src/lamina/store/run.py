@@ -161,7 +161,7 @@ class Run:
             if key not in changeable and not key.startswith("decode.") and old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self.folder}: cannot be resumed with a different {key}: it was {old.get(key)!r} and is now "
-                    f"{new.get(key)!r}. Choose another folder."
+                    f"{new.get(key)!r}. Choose another folder, or give {self.folder / 'recipe.yaml'} as the recipe."
                 )
 
     def write_model(self, model: Seq2Seq, text: TextPipeline, decode: SearchSettings, origin: str) -> None:

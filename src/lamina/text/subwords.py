@@ -156,10 +156,10 @@ def learn_sentencepiece(
             minloglevel=2,
         )
     except RuntimeError as error:
-        if "smaller than required_chars" in str(error):
+        if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error)):
             raise UsageError(
-                f"{option('vocab_size')} must be larger: {vocab_size} subwords cannot cover every character of the "
-                "text."
+                f"{option('vocab_size')} must be at least {found[1]}, to cover the characters of the text, 256 bytes "
+                f"and the special symbols, but is {vocab_size} instead."
             ) from error
         raise DataError(f"SentencePiece could not learn from the training text ({error}).") from error
     return written.getvalue()

@@ -38,6 +38,8 @@ def choose_steps(checkpoints: Checkpoints, last: int | None, steps: Sequence[int
     """Choose the checkpoints to average; exactly one of `last` and `steps` must be given."""
     if (last is None) == (steps is None):
         raise UsageError(f"Give either {option('last')} or {option('steps')}.")
+    if steps is not None and not steps:
+        raise UsageError(f"{option('steps')} must name at least one checkpoint.")
     saved = checkpoints.steps()
     if not saved:
         raise DataError(f"{checkpoints.folder.parent}: is not a run with checkpoints.")

@@ -17,11 +17,11 @@ class StopTraining(Exception):
 
 @dataclass(frozen=True)
 class StepEvent:
-    """State after an update."""
+    """State after an update; `loss` and `tokens_per_second` are means since the last log line."""
 
     step: int
     max_steps: int
-    loss: float  # per target token, with label smoothing; mean since the last log line
+    loss: float  # per target token, with label smoothing
     tokens_per_second: float
 
 

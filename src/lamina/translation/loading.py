@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lamina.base.arguments import DEVICES, check_choice, check_counts
 from lamina.base.devices import choose_device, uses_cpu
 from lamina.base.threads import set_threads
 from lamina.errors import DataError, UsageError
@@ -40,6 +41,8 @@ def load(
     shortlist: str | os.PathLike[str] | None = None,
 ) -> Translator:
     """A translator from a run, a checkpoint or a model folder; from several, an ensemble."""
+    check_choice("device", device, DEVICES)
+    check_counts(threads=threads)
     if threads is not None:
         set_threads(threads)
     folders = [fetch(each) for each in (run, *others)]

@@ -38,7 +38,9 @@ class Translation:
     def plot_attention(self) -> Figure:
         """Plot what each target token attended to: the last layer's attention, averaged over heads and streams."""
         if self.attention is None:
-            raise UsageError("This translation has no attention; call translate(…, attention=True).")
+            raise UsageError(
+                "No attention was recorded: call translate(…, attention=True). Alternatives and blank lines have none."
+            )
         labels = Labels(self.tokens, self.source_tokens, "target", "source", "attention")
         largest = self.attention.amax(dim=-1).mean().item()
         title = f"Attention: the largest weight of each target token is {largest:.2f} on average"

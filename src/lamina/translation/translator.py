@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Unpack, overload
 
+from lamina.base.arguments import check_counts
 from lamina.errors import DataError, UsageError
 from lamina.figures.tables import html_facts
 from lamina.recipe.decode import SearchSettings
@@ -130,7 +131,7 @@ class Translator:
         With `nbest`, each translation has this many alternatives, and the beam is at least as large. Translations start
         with `prefixes`, one per text. `sampling` (`lamina.SamplingSettings`) replaces beam search. `search` takes the
         fields of `SearchSettings`, such as `beam`; the defaults are the run's. With `attention`, each translation
-        records what its tokens attended to (`plot_attention`).
+        records what its tokens attended to (`plot_attention`); its alternatives in `nbest` do not.
 
         Example:
             >>> translator = lamina.load("runs/first")
@@ -173,9 +174,7 @@ class Translator:
             raise UsageError(f"sampling must be lamina.SamplingSettings, but is {sampling!r} instead.")
         if sampling is not None and prefixes is not None:
             raise UsageError("prefixes apply only to beam search; omit sampling.")
-        for name, count in (("nbest", nbest), ("window", window)):
-            if not isinstance(count, int) or count < 1:
-                raise UsageError(f"{name} must be a whole number, at least 1, but is {count!r} instead.")
+        check_counts(nbest=nbest, window=window)
         if sampling is None:
             settings = settings.with_options(beam=max(nbest, settings.beam))
         lines, prefix_lines = iter(lines), None if prefixes is None else iter(prefixes)

@@ -47,27 +47,6 @@ def check_names(name: str, given: object) -> None:
         reject(name, "two names, such as ('en', 'de')", given)
 
 
-def check_preparation(
-    out: object,
-    subwords: object,
-    line_breaks: object,
-    langs: object,
-    fields: object,
-    max_ratio: object,
-    *counts: int | None,
-) -> None:
-    """Check arguments of `lamina.prepare`; the last are vocab_size, max_source, max_characters and workers."""
-    check_path("out", out, "the path of a new folder")
-    check_choice("subwords", subwords, ("sentencepiece", "bpe", "none"))
-    check_choice("line_breaks", line_breaks, ("space", "symbol"))
-    check_names("langs", langs)
-    check_names("fields", fields)
-    if not isinstance(max_ratio, int | float):
-        reject("max_ratio", "a number", max_ratio)
-    for name, count in zip(("vocab_size", "max_source", "max_characters", "workers"), counts, strict=True):
-        check_counts(**{name: count})
-
-
 def check_mapping(name: str, given: object, example: str) -> None:
     """Raise unless the argument is None or a mapping."""
     if given is not None and not isinstance(given, Mapping):
