@@ -180,6 +180,14 @@ def test_two_models_side_by_side(page: Page) -> None:
 
 
 @pytest.mark.slow
+def test_a_model_is_compared_with_another_one(page: Page) -> None:
+    names = [option.get_attribute("value") for option in page.all("#model option")]
+    for name in names:
+        page.choose(name, "#model")
+        assert page.one("#other").get_attribute("value") in {*names} - {name}
+
+
+@pytest.mark.slow
 def test_a_change_right_after_typing_is_translated_once(page: Page) -> None:
     page.driver.execute_script(
         """const send = window.fetch; window.sent = 0;

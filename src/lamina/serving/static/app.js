@@ -235,7 +235,6 @@ function chooseModels() {
     $(id).replaceChildren(...state.models.map((each) =>
       new Option(`${each.name} (${describe(each)}, ${each.system})`, each.name)));
   }
-  if (state.models.length > 1) $("other").value = state.models[1].name;
   $("compare").disabled = state.models.length < 2;
   updateModel();
 }
@@ -245,10 +244,13 @@ function reverse() {
   return state.models.find((each) => each.source === target && each.target === source && source !== target);
 }
 
-function updateModel(other = true) {
+function updateModel(changed = true) {
   const chosen = model("model");
   if (!chosen) return;
-  if (other) $("edits").checked = chosen.task === "correction"; // a model that is another, not the same one once more
+  if (changed) { // to another model
+    $("edits").checked = chosen.task === "correction";
+    if ($("other").value === chosen.name) $("other").value = state.models.find((each) => each !== chosen)?.name ?? chosen.name;
+  }
   $("source-title").textContent = `Source (${chosen.source})`;
   const title = chosen.task === "correction" ? "Corrections" : `Result (${chosen.target})`;
   $("target-title").textContent = $("compare").checked ? chosen.name : title;
