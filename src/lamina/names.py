@@ -8,15 +8,23 @@ from difflib import get_close_matches
 
 ELSEWHERE = {  # names in other libraries, and ours
     "batch_size": "batch_tokens",
+    "decoder_layers": "decoder.layers",
+    "dim_feedforward": "ffn_size",
     "early_stopping": "patience",
+    "encoder_layers": "encoder.layers",
     "epochs": "max_steps",
     "gpu": "cuda",
     "hidden_size": "d_model",
     "learning_rate": "lr",
     "length_penalty": "lenpen",
     "max_epochs": "max_steps",
+    "nhead": "heads",
     "no_repeat_ngram_size": "no_repeat_ngram",
     "num_beams": "beam",
+    "num_decoder_layers": "decoder.layers",
+    "num_encoder_layers": "encoder.layers",
+    "num_heads": "heads",
+    "num_layers": "layers",
     "num_return_sequences": "nbest",
     "steps": "max_steps",
     "warmup_steps": "warmup",
@@ -48,9 +56,14 @@ def option(name: str, value: str = "", python: str = "") -> str:
     return python or (f"`{name}={value!r}`" if value else f"`{name}`")
 
 
+def in_lamina(name: str) -> str:
+    """Lamina's name for an option, which other libraries may call `name`."""
+    return ELSEWHERE.get(name.casefold().replace("-", "_"), name)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the closest known name, to append to a message; empty if none is close."""
     folded = {each.casefold(): each for each in known}
-    ours = ELSEWHERE.get(name.casefold().replace("-", "_"))
+    ours = in_lamina(name)
     matches = [ours] if ours in folded else get_close_matches(name.casefold(), list(folded), n=1)
     return f" Did you mean `{folded[matches[0]]}`?" if matches else ""

@@ -143,7 +143,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: list(lamina.load("runs/first").stream("A dog.")), "one text must be given as [text]."),
     (
         lambda: lamina.load("runs/first").translate("a", max_length=(1,)),  # type: ignore[call-overload]
-        "max_length: must be a list of two numbers.",
+        "max_length: must be a list of two numbers, such as [2, 20].",
     ),
     (
         lambda: build()(torch.tensor([[4, 2]]), torch.tensor([[0, 4]]), torch.tensor([[4, 2]]), smoothing=2),
@@ -204,7 +204,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: lamina.load("runs/first").translate("a", max_length=20),  # type: ignore[call-overload]
-        "max_length: must be a list of two numbers, but is 20 instead.",
+        "max_length: must be a list of two numbers, such as [2, 20], but is 20 instead.",
     ),
     (
         lambda: lamina.train("transformer", "data", "runs/first"),

@@ -38,7 +38,9 @@ def test_callbacks_receive_every_event(workplace: Path, tmp_path: Path) -> None:
     assert [(event.step, event.best) for event in seen.validations] == [(3, True), (6, True)]
     assert [event.step for event in seen.saves] == [2, 3, 4, 6]
     assert lamina.load(seen.saves[0].folder).text.source.language == "en"
-    assert seen.validations[-1].loss == run.history[-1]["loss"]
+    last = run.history[-1]
+    assert seen.validations[-1].loss == last["loss"]
+    assert seen.validations[-1].normalised_perplexity == last.get("normalised_perplexity", last["perplexity"])
 
 
 def test_stopping_leaves_a_model(workplace: Path, tmp_path: Path) -> None:

@@ -323,8 +323,8 @@ def test_report_has_all_applicable_sections(trained: TrainedRun, test_set: tuple
         ),
         (
             ["difficulty", "{transformer}", "--checkpoints", "50", "--test", "{en}", "{de}"],
-            "{transformer}: has 2 checkpoints, but needs 50; train it with `train.keep_last=50` or more, or use fewer "
-            "checkpoints.",
+            "{transformer}: has 2 checkpoints, but needs 50; train it with a smaller `train.save_every` and "
+            "`train.keep_last=50` or more, or use fewer checkpoints.",
         ),
         (["gradients", "{model}"], "{model}/metrics.jsonl: not found; {model} is not a run of `lamina train`."),
         (["attention", "{transformer}", "--source", " "], "The source is blank; give a sentence."),
@@ -343,7 +343,8 @@ def test_missing_requirements_are_reported(
 def test_a_run_without_gradient_records(trained: TrainedRun, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "step": 5, "loss": 1.0}\n{"kind": "tr')
     assert analyze("gradients", tmp_path).stderr == (
-        f"lamina: {tmp_path}: has no gradient records; train it with `train.gradients_every=100` or less.\n"
+        f"lamina: {tmp_path}: has no gradient records; train it with a `train.gradients_every` (100 by default) "
+        "below the number of steps.\n"
     )
 
 

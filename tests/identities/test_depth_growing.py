@@ -96,8 +96,9 @@ def test_the_wirings_differ_in_what_trained_decoder_layers_read(norm: str) -> No
 def test_a_mismatched_bottom_is_reported() -> None:
     _, grown = grow("pre")
     shallow = small("transformer", encoder={"layers": 1})
-    with pytest.raises(UsageError, match="old: has 1 encoder layer, but the recipe has 2 below its new ones"):
+    with pytest.raises(UsageError, match="old: has 1 encoder layer, but the recipe has 2 below its new ones") as raised:
         check_bottom(Path("old"), shallow.config, grown)
+    assert "Set model.encoder.layers to 1 plus model.encoder.new_layers" in str(raised.value)
     with pytest.raises(UsageError, match=r"Depth growing needs a model with encoder `grown` and bridge `grown`"):
         check_bottom(Path("old"), shallow.config, shallow)
     with pytest.raises(UsageError, match="depth growing requires encoder `stack`"):

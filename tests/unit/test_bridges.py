@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lamina.errors import ConfigurationError, UsageError
+from lamina.model.settings import BridgeSettings
 from support import make_batch, small
 
 
@@ -157,3 +158,11 @@ def test_tied_coordination_shares_attention_and_feed_forward() -> None:
 def test_an_unused_context_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"encoder\.context_attention: bridge `top` does not read"):
         small("msc", encoder={"context_attention": False}, bridge={"type": "top"})
+
+
+def test_reads_top_must_be_a_property() -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.reads_top must be a property: decorate it with @property\."):
+
+        class Wrong(BridgeSettings):
+            def reads_top(self) -> bool:  # type: ignore[override]
+                return True

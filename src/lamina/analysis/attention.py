@@ -27,7 +27,7 @@ STREAMS = ("states", "context")
 LONGEST = 200  # subwords per side of a map
 
 
-def analyze_attention(run: Path, source: str, target: str | None = None, checkpoint: str = "best") -> Finding:
+def analyze_attention(run: Path, source: str, target: str | None = None, checkpoint: str | int = "best") -> Finding:
     """Draw maps of every layer, averaged over heads, of the top layer's heads, and of the surface reader."""
     loaded = load_run(run, checkpoint)
     model = loaded.model.eval()

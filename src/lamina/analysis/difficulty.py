@@ -67,7 +67,7 @@ def analyze_difficulty(
     if len(steps) < checkpoints:
         raise DataError(
             f"{runs[0]}: has {counted(len(steps), 'checkpoint')}, but needs {checkpoints}; train it with "
-            f"`train.keep_last={checkpoints}` or more, or use fewer checkpoints."
+            f"a smaller `train.save_every` and `train.keep_last={checkpoints}` or more, or use fewer checkpoints."
         )
     if len(sources) < len(PARTS):
         raise DataError(f"At least {len(PARTS)} test sentences are needed, but the test set has {len(sources)}.")

@@ -33,7 +33,7 @@ Table = tuple[Picture, list[Row]]
 Matrix = Sequence[Sequence[float]]
 
 
-def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint: str = "best") -> Finding:
+def analyze_layers(run: Path, pairs: Sequence[tuple[str, str]] = (), checkpoint: str | int = "best") -> Finding:
     """Collect all layer weights and gates of a model; gates depend on the input and are averaged over `pairs`."""
     loaded = load_run(run, checkpoint)
     model = loaded.model.eval()

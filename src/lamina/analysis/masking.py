@@ -30,7 +30,7 @@ def analyze_masking(
     run: Path,
     sources: Sequence[str],
     references: Sequence[str],
-    checkpoint: str = "best",
+    checkpoint: str | int = "best",
     progress: Progress = no_progress,
 ) -> Finding:
     """Measure BLEU and output length with each layer masked, relative to the full model."""

@@ -35,7 +35,7 @@ def gradients(runs: Runs) -> Finding:
     return analyze_gradients(_paths(runs))
 
 
-def attention(run: StrPath, source: str, target: str | None = None, *, checkpoint: str = "best") -> Finding:
+def attention(run: StrPath, source: str, target: str | None = None, *, checkpoint: str | int = "best") -> Finding:
     """Attention maps: every layer, the top layer's heads, both streams of MSC, the surface reader.
 
     Without `target`, the model's own translation is used.
@@ -54,7 +54,9 @@ def attention(run: StrPath, source: str, target: str | None = None, *, checkpoin
     return analyze_attention(_paths(run)[0], source, target, checkpoint)
 
 
-def layers(run: StrPath, test: TestSet | None = None, *, sentences: int = 200, checkpoint: str = "best") -> Finding:
+def layers(
+    run: StrPath, test: TestSet | None = None, *, sentences: int = 200, checkpoint: str | int = "best"
+) -> Finding:
     """Learned layer weights and gates (Liu et al. 2021, Figure 1).
 
     Gates are averaged over the first `sentences` pairs of the test set.
@@ -72,7 +74,7 @@ def layers(run: StrPath, test: TestSet | None = None, *, sentences: int = 200, c
     return analyze_layers(_paths(run)[0], pairs, checkpoint)
 
 
-def masking(run: StrPath, test: TestSet, *, checkpoint: str = "best") -> Finding:
+def masking(run: StrPath, test: TestSet, *, checkpoint: str | int = "best") -> Finding:
     """Effect of masking each encoder layer in turn on BLEU and output length (Liu et al. 2021, Figure 2).
 
     Example:

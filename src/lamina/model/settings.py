@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic_core import PydanticCustomError
@@ -45,6 +46,11 @@ class BridgeSettings(Settings, ABC):
     streams: ClassVar[int] = 1
     reads_contexts: ClassVar[bool] = False
     grows_decoder: ClassVar[bool] = False  # whether the decoder extends a trained one
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if isfunction(vars(cls).get("reads_top")):
+            raise TypeError(f"{cls.__name__}.reads_top must be a property: decorate it with @property.")
 
     @property
     def reads_top(self) -> bool:

@@ -139,7 +139,6 @@ def load_recipe(
     source.apply(overrides)
     problems: list[Problem] = []
     content = source.content
-    problems.extend(Problem(str(key), unknown_key(str(key), KEYS)) for key in content if key not in KEYS)
     data = {
         "name": content.get("name", Path(source.name).stem),
         "system": content.get("system"),
@@ -147,6 +146,8 @@ def load_recipe(
         "train": content.get("train", {}) or {},
         "decode": content.get("decode", {}) or {},
     }
+    unknown = [str(key) for key in content if key not in KEYS]
+    problems.extend(Problem(key, unknown_key(key, KEYS, Recipe, data)) for key in unknown)
     recipe = None
     try:
         recipe = Recipe.model_validate(data)

@@ -28,7 +28,10 @@ class Records:
         """The gradient norms of all encoder layers at each recorded step."""
         found = [(line["step"], line["encoder"]) for line in self.lines if line["kind"] == "gradients"]
         if not found:
-            raise DataError(f"{self.run}: has no gradient records; train it with `train.gradients_every=100` or less.")
+            raise DataError(
+                f"{self.run}: has no gradient records; train it with a `train.gradients_every` (100 by default) "
+                "below the number of steps."
+            )
         return found
 
 

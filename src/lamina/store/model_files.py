@@ -79,7 +79,8 @@ def check_replaceable(folder: Path) -> None:
             return
     elif not folder.exists() and not folder.is_symlink():
         return
-    raise UsageError(f"{folder}: already exists and contains more than a model. Choose another folder.")
+    content = " and contains files other than a model's" if folder.is_dir() else ""
+    raise UsageError(f"{folder}: already exists{content}. Choose another folder.")
 
 
 def find_damage(folder: Path, config: Mapping[str, Any]) -> str | None:

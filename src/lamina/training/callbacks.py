@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class ValidationEvent:
     loss: float  # per target token, with label smoothing
     nll: float  # per target token, without label smoothing
     perplexity: float  # e^nll
+    normalised_perplexity: float  # comparable between systems; differs only if probabilities do not sum to 1
     bleu: float | None  # None unless `bleu_sentences` is set
     best: bool  # whether it is the best so far
 
@@ -101,8 +102,8 @@ class CallbackReporter(NullReporter):
 
     def record(self, record: dict[str, Any]) -> None:
         if record["kind"] == "valid":
-            names = ("step", "loss", "nll", "perplexity", "bleu", "best")
-            event = ValidationEvent(*(record.get(name) for name in names))  # type: ignore[arg-type]
+            record = {"normalised_perplexity": record["perplexity"], "bleu": None, **record}
+            event = ValidationEvent(**{field.name: record[field.name] for field in fields(ValidationEvent)})
             self._call(lambda each: each.on_validation(event))
 
     def saved(self, step: int, folder: Path, best: bool) -> None:

@@ -39,13 +39,13 @@ def check_bottom(folder: Path, trained: ModelConfig, model: Seq2Seq) -> None:
             f"`{trained.encoder.type}`, `{trained.bridge.type}` and `{trained.decoder.wiring}`."
         )
     assert isinstance(model.encoder.wiring, GrownWiring)
-    bottoms = {"encoder": model.encoder.wiring.bottom, "decoder": model.decoder.wiring.bottom}
-    for name, bottom in bottoms.items():
+    bottoms = (("encoder", model.encoder.wiring.bottom, "encoder"), ("decoder", model.decoder.wiring.bottom, "bridge"))
+    for name, bottom, owner in bottoms:
         layers = getattr(trained, name).layers
         if layers != bottom:
             raise UsageError(
                 f"{folder}: has {counted(layers, f'{name} layer')}, but the recipe has {bottom} below its new ones. "
-                f"Set model.{name}.layers to {layers} plus the number of new layers."
+                f"Set model.{name}.layers to {layers} plus model.{owner}.new_layers (by default a quarter of all)."
             )
     same = ("d_model", "ffn_size", "heads", "norm", "share_embeddings", "head")
     for name in same:
