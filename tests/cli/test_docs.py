@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +243,7 @@ def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def run_page(page: str, smaller: dict[str, str]) -> list[str]:
     """Run all blocks of a page: execute Python, save recipes under the name in their first line, run commands.
 
-    Every line of a documented output must be printed by the commands above it, apart from numbers.
+    Every line of a documented output must be printed by the commands or Python above it, apart from numbers.
     """
     text = (ROOT / "docs" / page).read_text()
     for documented, tested in smaller.items():
@@ -254,7 +256,9 @@ def run_page(page: str, smaller: dict[str, str]) -> list[str]:
             assert [line for line in documented_lines if line not in printed] == []
             continue
         if language == "python":
-            exec(compile(block, page, "exec"), {})
+            with redirect_stdout(StringIO()) as output:
+                exec(compile(block, page, "exec"), {})
+            printed |= {shape(line) for line in output.getvalue().splitlines()}
         elif language == "yaml":
             Path(block.partition("\n")[0].removeprefix("# ")).write_text(block)
         else:
