@@ -140,7 +140,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         lambda: lamina.load("runs/first").translate("a", nbest="3"),  # type: ignore[call-overload]
         "nbest must be a whole number, at least 1, but is '3' instead.",
     ),
-    (lambda: list(lamina.load("runs/first").stream("A dog.")), "one text must be given as [text]."),
+    (lambda: list(lamina.load("runs/first").stream("A dog.")), "One text must be given as [text]."),
     (
         lambda: lamina.load("runs/first").translate("a", max_length=(1,)),  # type: ignore[call-overload]
         "max_length: must be a list of two numbers, such as [2, 20].",
@@ -172,9 +172,39 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: lamina.load("runs/first").translate(3), "Give a text, or several texts; 3 is neither."),  # type: ignore[call-overload]
     (
         lambda: lamina.load("runs/first").translate([3]),  # type: ignore[list-item]
-        "Every line must be a text, and one text must be given as [text].",
+        "Every line must be a text, but one is 3 instead.",
     ),
-    (lambda: lamina.load("runs/first").encode("A dog."), "Every line must be a text, and one text must be given as"),
+    (lambda: lamina.load("runs/first").encode("A dog."), "One text must be given as [text]."),
+    (
+        lambda: lamina.load("runs/first").translate("a", temperature=0.5),  # type: ignore[call-overload]
+        "temperature: belongs to sampling: sampling=lamina.SamplingSettings(temperature=…).",
+    ),
+    (lambda: lamina.score("Ein Hund", "Ein Hund"), "output Ein Hund: not found. One text must be given as [text]."),
+    (
+        lambda: lamina.train("transformer", "data", "runs/new", modle={}),  # type: ignore[call-arg]
+        "modle: not an argument. Did you mean `model`?",
+    ),
+    (
+        lambda: lamina.train("transformer", "data", "runs/new", dropout=0.1),  # type: ignore[call-arg]
+        "argument train.dropout: not an option. Did you mean `model.dropout`?",
+    ),
+    (
+        lambda: lamina.evaluate("runs/first", TEST, metric="bleu"),  # type: ignore[call-arg]
+        "metric: not an argument. Did you mean `metrics`?",
+    ),
+    (
+        lambda: lamina.compare(["runs/first", "runs/second"], TEST, metric="bleu"),  # type: ignore[call-arg]
+        "metric: not an argument. Did you mean `metrics`?",
+    ),
+    (
+        lambda: lamina.rescore("runs/first", TEST, beam=3),  # type: ignore[call-arg]
+        "beam: not an option of lamina.load.",
+    ),
+    (
+        lambda: lamina.build("transformer", size="tiny", vocab_size=50, layers=6, num_heads=2),
+        "layers: not an option. Did you mean `encoder.layers` or `decoder.layers`?\nnum_heads: not an option. Did you "
+        "mean `heads`?",
+    ),
     (
         lambda: list(lamina.load("runs/first").stream(["a"], {"beam": 2})),  # type: ignore[arg-type]
         "settings must be SearchSettings, but is {'beam': 2} instead; give options by name.",

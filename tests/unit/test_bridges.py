@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from lamina.errors import ConfigurationError, UsageError
 from lamina.model.settings import BridgeSettings
+from lamina.model.states import Memory
 from support import make_batch, small
 
 
@@ -166,3 +169,30 @@ def test_reads_top_must_be_a_property() -> None:
         class Wrong(BridgeSettings):
             def reads_top(self) -> bool:  # type: ignore[override]
                 return True
+
+
+def test_two_streams_need_a_fusion() -> None:
+    with pytest.raises(TypeError, match=r"Wrong has 2 streams: override build_fusion, which combines them\."):
+
+        class Wrong(BridgeSettings):
+            streams: ClassVar[int] = 2
+
+
+@pytest.mark.parametrize(
+    ("returned", "given"),
+    [
+        (lambda memory: (memory,), "streams returned: [1]."),
+        (lambda memory: memory, "returned: Memory."),
+        (lambda memory: (memory, memory.streams[0]), "streams returned: [1, 'Tensor']."),
+        (lambda memory: (Memory(memory.streams * 2, memory.valid_BS),) * 2, "streams returned: [2, 2]."),
+    ],
+)
+def test_what_a_bridge_returns_is_checked(
+    returned: Callable[[Memory], object], given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, batch = small("transformer", decoder={"layers": 2}), make_batch()
+    right = model.bridge.forward
+    monkeypatch.setattr(model.bridge, "forward", lambda enc: returned(right(enc)[0]))
+    wanted = "Bridge `top` must return a tuple of 2 memories, one per decoder layer, with 1 stream each; "
+    with pytest.raises(UsageError, match=re.escape(wanted + given)):
+        model.log_probs(*batch[:2])

@@ -293,4 +293,4 @@ def test_the_extra_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.Monke
     for module in [name for name in sys.modules if name.partition(".")[0] == "ctranslate2"]:
         monkeypatch.setitem(sys.modules, module, None)
     result = run_lamina("export", run, "--to", "ctranslate2", "--out", tmp_path / "out")
-    assert result == (5, "", "lamina: --to ctranslate2 needs an extra: pip install 'lamina[ctranslate2]'\n")
+    assert result == (5, "", "lamina: The format of CTranslate2 needs an extra: pip install 'lamina[ctranslate2]'\n")

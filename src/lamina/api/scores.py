@@ -44,13 +44,15 @@ def evaluate(
         >>> lamina.evaluate(None, [("A dog.", "A dog.")], baseline="copy", metrics="chrf")["chrf"].score
         100.0
     """
-    from lamina.base.arguments import as_list
+    own = list(locals())
+    from lamina.base.arguments import as_list, check_options
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
-    from lamina.scoring.evaluation import open_test_set, run_on_test, score_output
+    from lamina.scoring.evaluation import DecodingOptions, open_test_set, run_on_test, score_output
     from lamina.scoring.metrics import names_to_compare
 
+    check_options(decoding, DecodingOptions.__annotations__, own)
     if (run is None) == (baseline is None):
         raise UsageError("Give either a run or a baseline (copy or lead-K).")
     names = names_to_compare(as_list(metrics))
@@ -91,14 +93,16 @@ def compare(
         metric  system       score         difference  p (bootstrap)
         chrf    runs/first   ...
     """
-    from lamina.base.arguments import as_list, check_choice, check_counts
+    own = list(locals())
+    from lamina.base.arguments import as_list, check_choice, check_counts, check_options
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
     from lamina.scoring.compare import Comparison, compare_outputs
-    from lamina.scoring.evaluation import name_runs, open_test_set, run_on_test
+    from lamina.scoring.evaluation import DecodingOptions, name_runs, open_test_set, run_on_test
     from lamina.scoring.metrics import names_to_compare
 
+    check_options(decoding, DecodingOptions.__annotations__, own)
     check_choice("significance", significance, ("bootstrap", "randomisation", "both"))
     check_counts(samples=samples)
     check_counts(0, seed=seed)
@@ -145,7 +149,7 @@ def score(
     from lamina.base.arguments import as_list, check_path, reject
     from lamina.base.wording import counted
     from lamina.corpus.records import is_path
-    from lamina.errors import UsageError
+    from lamina.errors import DataError, UsageError
     from lamina.scoring.evaluation import score_output
     from lamina.scoring.files import read_texts
     from lamina.scoring.metrics import names_to_compare
@@ -156,6 +160,8 @@ def score(
     if is_path(output):
         if source is not None:
             check_path("source", source, "a file if the output is a file")
+        if isinstance(output, str) and not Path(output).exists():
+            raise DataError(f"output {output}: not found. One text must be given as [text].")
         paths, read = [Path(each) for each in as_list(references)], Path(source) if is_path(source) else None
         (lines,), gold = read_texts(
             [Path(output)], paths, read, lowercase=lowercase, m2="m2" in names, tokenize=tokenize

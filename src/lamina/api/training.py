@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,6 +45,8 @@ def train(
     `decode`. Progress is shown in terminals and notebooks; `progress=False` hides it, and with
     `progress=True` other scripts print log lines.
 
+    Ctrl-C saves a checkpoint and raises `KeyboardInterrupt`; SIGTERM and SIGUSR1 save one and exit with code 75.
+
     Example:
         >>> run = lamina.train("transformer", "data", "runs/new", max_steps=4, warmup=2, model={"d_model": 16})
         >>> run
@@ -52,10 +56,22 @@ def train(
         >>> lamina.load(run).translate("A dog runs.", max_length=(0, 3))
         Translation('...', score=-...)
     """
-    from lamina.base.arguments import DEVICES, as_list, check_choice, check_counts, check_mapping, check_path
+    own = list(locals())
+    from lamina.base.arguments import (
+        DEVICES,
+        as_list,
+        check_choice,
+        check_counts,
+        check_mapping,
+        check_options,
+        check_path,
+    )
     from lamina.base.progress import is_shown
+    from lamina.errors import StoppedError
+    from lamina.recipe.options import TrainOptions
     from lamina.training.callbacks import check_callbacks
     from lamina.training.reporters import LineReporter
+    from lamina.training.signals import EXIT_CODES
     from lamina.training.start import Start, train_run
 
     if not isinstance(recipe, Mapping):
@@ -63,6 +79,7 @@ def train(
     check_path("data", data, "the result of lamina.prepare, or its folder")
     if out is not None:
         check_path("out", out, "the path of a folder")
+    check_options(train, TrainOptions.__annotations__, own)
     check_mapping("model", model, "{'size': 'tiny'}")
     check_mapping("decode", decode, "{'beam': 4}")
     check_choice("device", device, DEVICES)
@@ -73,4 +90,10 @@ def train(
     overrides += [] if name is None else [("name", name)]
     start = Start(init_from, grow_from, device, threads, tensorboard)
     display = LineReporter() if is_shown(progress) else None
-    return train_run(recipe, data, out, overrides, start, display, watchers)
+    try:
+        return train_run(recipe, data, out, overrides, start, display, watchers)
+    except StoppedError as stopped:  # by a signal, which is meant for the whole program, not only for this run
+        if stopped.exit_code == EXIT_CODES[signal.SIGINT]:
+            raise KeyboardInterrupt(str(stopped)) from None
+        print(stopped, file=sys.stderr)
+        raise SystemExit(stopped.exit_code) from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from lamina.errors import UsageError
@@ -51,6 +52,14 @@ def check_mapping(name: str, given: object, example: str) -> None:
     """Raise unless the argument is None or a mapping."""
     if given is not None and not isinstance(given, Mapping):
         reject(name, f"a mapping, such as {example}", given)
+
+
+def check_options(given: Iterable[str], known: Container[str], own: Iterable[str]) -> None:
+    """Raise if an unknown option resembles one of a function's own arguments."""
+    for name in given:
+        match = get_close_matches(name, list(own), n=1, cutoff=0.8)
+        if name not in known and match:
+            raise UsageError(f"{name}: not an argument. Did you mean `{match[0]}`?")
 
 
 def as_list(given: Any) -> list[Any]:

@@ -23,7 +23,6 @@ from lamina.model.layers.positions import sinusoids
 from lamina.model.layers.residuals import Residual
 from lamina.model.layers.target_attention import SelfAttention
 from lamina.model.seq2seq import Seq2Seq
-from lamina.names import option
 from lamina.store.model_files import CARD
 from lamina.text.pipeline import TextPipeline
 from lamina.text.vocabulary import BOS, EOS, SPECIALS, UNK
@@ -94,7 +93,7 @@ def describe_model(model: Seq2Seq, text: TextPipeline) -> Any:
         from ctranslate2.specs import TransformerSpec  # type: ignore[import-untyped]
         from ctranslate2.specs.common_spec import Activation  # type: ignore[import-untyped]
     except ImportError as error:
-        raise MissingExtraError(option("to", "ctranslate2"), "ctranslate2") from error
+        raise MissingExtraError("The format of CTranslate2", "ctranslate2") from error
     config = model.config
     depths = (config.encoder.layers, config.decoder.layers)
     activation = {"relu": Activation.RELU, "swish": Activation.SWISH, "gelu": Activation.GELU}[config.activation]

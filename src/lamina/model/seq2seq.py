@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from lamina.base.wording import counted
 from lamina.errors import UsageError
 from lamina.model.config import ModelConfig
 from lamina.model.decoder import Decoder, DecoderCache
@@ -17,7 +18,7 @@ from lamina.model.init import initialise
 from lamina.model.layers.embedding import SourceEmbedding, TargetEmbedding, build_embeddings, check_tokens
 from lamina.model.layers.positions import build_positions
 from lamina.model.layers.target_attention import CrossKV
-from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Targets
+from lamina.model.states import DecoderStates, EncoderStates, LogProbs, Loss, Memory, Targets
 from lamina.text.vocabulary import BOS, EOS, PAD, UNK
 
 
@@ -65,7 +66,9 @@ class Seq2Seq(nn.Module):
     def project_source(self, source_BS: Tensor) -> ProjectedSource:
         """Compute everything about the sources that stays fixed during decoding."""
         enc = self.encode(source_BS)
-        return ProjectedSource(self.decoder.project_memories(self.bridge(enc)), self.head.project_source(enc))
+        memories = self.bridge(enc)
+        check_memories(memories, self.config)
+        return ProjectedSource(self.decoder.project_memories(memories), self.head.project_source(enc))
 
     def decode(self, prefix_BT: Tensor, memory: ProjectedSource) -> DecoderStates:
         """Decode all positions of prefixes, which may be padded on the right; states at padding are undefined."""
@@ -124,3 +127,14 @@ class Seq2Seq(nn.Module):
         x_BWD = x_RD.view(memory.sources, cache.seen_BWM.shape[1], self.config.d_model)
         states, cache = self.decoder.step(x_BWD, memory.decoder, cache)
         return self.head(states, memory.head), cache
+
+
+def check_memories(memories: object, config: ModelConfig) -> None:
+    """Check that a bridge returned one memory per decoder layer, each with its number of streams."""
+    returned = memories if isinstance(memories, tuple | list) else [memories]
+    streams = [len(each.streams) if isinstance(each, Memory) else type(each).__name__ for each in returned]
+    layers, expected = config.decoder.layers, config.bridge.streams
+    if returned is not memories or streams != [expected] * layers:
+        wanted = f"{layers} memories, one per decoder layer, with {counted(expected, 'stream')} each"
+        given = f"streams returned: {streams}" if returned is memories else f"returned: {type(memories).__name__}"
+        raise UsageError(f"Bridge `{config.bridge.type}` must return a tuple of {wanted}; {given}.")

@@ -51,6 +51,8 @@ class BridgeSettings(Settings, ABC):
         super().__init_subclass__(**options)
         if isfunction(vars(cls).get("reads_top")):
             raise TypeError(f"{cls.__name__}.reads_top must be a property: decorate it with @property.")
+        if cls.streams > 1 and cls.build_fusion is BridgeSettings.build_fusion:
+            raise TypeError(f"{cls.__name__} has {cls.streams} streams: override build_fusion, which combines them.")
 
     @property
     def reads_top(self) -> bool:

@@ -119,6 +119,9 @@ def open_run(run: StrPath | Translator, loading: LoadingOptions, progress: Progr
         raise UsageError(f"Pass {', '.join(loading)} to lamina.load; a model that is already loaded keeps its own.")
     if not isinstance(run, Translator | str | os.PathLike):
         raise UsageError(f"A run must be a path or the result of lamina.load, but is a {type(run).__name__} instead.")
+    for name in loading:
+        if name not in LoadingOptions.__annotations__:
+            raise UsageError(f"{name}: not an option of lamina.load.{nearest(name, LoadingOptions.__annotations__)}")
     progress(f"loading {name_of(run)}", 0, None)
     translator = run if isinstance(run, Translator) else load(run, **loading)
     progress(f"loading {name_of(run)}", 1, 1)

@@ -51,8 +51,11 @@ class LanguageText:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Encode lines; the ids of each end with eos."""
-        if isinstance(lines, str) or not all(isinstance(line, str) for line in lines):
-            raise UsageError("Every line must be a text, and one text must be given as [text].")
+        if isinstance(lines, str):
+            raise UsageError("One text must be given as [text].")
+        for line in lines:
+            if not isinstance(line, str):
+                raise UsageError(f"Every line must be a text, but one is {line!r} instead.")
         if not self.sentences:
             return self.subwords.encode([self.clean(line) for line in lines])
         documents = [split_sentences(normalise(line)) or [""] for line in lines]

@@ -140,14 +140,13 @@ class Translator:
             >>> len(translator.translate(["A dog runs.", "Two cats sleep."]))
             2
         """
-        settings = self.settings.with_options(**search)
         one = isinstance(lines, str)
         if not isinstance(lines, Iterable):
             raise UsageError(f"Give a text, or several texts; {lines!r} is neither.")
         if isinstance(prefixes, str):
             prefixes = [prefixes]
         texts = [lines] if isinstance(lines, str) else lines
-        found = list(self.stream(texts, settings, nbest, prefixes, sampling, attention))
+        found = list(self.stream(texts, None, nbest, prefixes, sampling, attention, **search))
         return found[0] if one else found
 
     def stream(
@@ -166,9 +165,14 @@ class Translator:
         `settings` replaces the run's search settings.
         """
         if isinstance(lines, str):
-            raise UsageError("Every line must be a text, and one text must be given as [text].")
+            raise UsageError("One text must be given as [text].")
         if settings is not None and not isinstance(settings, SearchSettings):
             raise UsageError(f"settings must be SearchSettings, but is {settings!r} instead; give options by name.")
+        for name in search.keys() - SearchOptions.__annotations__:
+            from lamina.search.sampling import SamplingSettings
+
+            if name in SamplingSettings.__annotations__:
+                raise UsageError(f"{name}: belongs to sampling: sampling=lamina.SamplingSettings({name}=…).")
         settings = (settings or self.settings).with_options(**search)
         if sampling is not None and not hasattr(sampling, "temperature"):
             raise UsageError(f"sampling must be lamina.SamplingSettings, but is {sampling!r} instead.")
