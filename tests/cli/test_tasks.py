@@ -180,6 +180,7 @@ def test_growing_a_model(mails: Path) -> None:
         2,
         "lamina: A `grown` model is built around a trained one: give its run with --grow-from.\n",
     )
+    assert not (mails / "new").exists()
     run("train", mails / "recipe.yaml", *data, "--out", mails / "grown", *deeper, "--grow-from", mails / "old")
     old, grown = (dict(load_model_folder(mails / name / "model").model.named_parameters()) for name in ("old", "grown"))
     for name, weight in old.items():

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from lamina.base.files import StrPath, digest, locked, write_file
+from lamina.base.files import StrPath, digest, locked, remove, write_file
 from lamina.base.reading import read_json
 from lamina.corpus.prepared import META, PreparedData
-from lamina.errors import DataError, UsageError
+from lamina.errors import DataError, LaminaError, UsageError
 from lamina.figures.axes import Axis
 from lamina.figures.charts import Series, line_chart
 from lamina.figures.figure import Figure
@@ -117,7 +117,11 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the run for this process; the lock of a dead process does not count."""
+        """Lock the run for this process; the lock of a dead process does not count.
+
+        If an error occurs before anything is written to a new folder, the folder is removed.
+        """
+        existed, lock = self.folder.exists(), self.folder / "lock"
         try:
             str(self.folder.absolute()).encode("utf-8")
         except UnicodeEncodeError as error:
@@ -130,8 +134,13 @@ class Run:
             raise DataError(f"{self.folder}: is a file, not a folder. Choose another folder.") from error
         except OSError as error:
             raise DataError(f"{self.folder}: cannot be written ({error.strerror}).") from error
-        with locked(self.folder / "lock", f"{self.folder}: another process is training this run."):
-            yield
+        with locked(lock, f"{self.folder}: another process is training this run."):
+            try:
+                yield
+            except LaminaError:
+                if not existed and list(self.folder.iterdir()) == [lock]:
+                    remove(self.folder)
+                raise
 
     def check(self, recipe: Recipe, data: PreparedData) -> None:
         """Raise an error if the folder is not a run, or is a run of another recipe or other data."""
