@@ -179,7 +179,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         lambda: lamina.load("runs/first").translate("a", temperature=0.5),  # type: ignore[call-overload]
         "temperature: belongs to sampling: sampling=lamina.SamplingSettings(temperature=…).",
     ),
-    (lambda: lamina.score("Ein Hund", "Ein Hund"), "output Ein Hund: not found. One text must be given as [text]."),
+    (lambda: lamina.score("Ein Hund", "Ein Hund"), "Ein Hund: not found. One text must be given as [text]."),
     (
         lambda: lamina.train("transformer", "data", "runs/new", modle={}),  # type: ignore[call-arg]
         "modle: not an argument. Did you mean `model`?",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Unpack
 
     from lamina.base.files import StrPath
@@ -44,7 +45,6 @@ def evaluate(
         >>> lamina.evaluate(None, [("A dog.", "A dog.")], baseline="copy", metrics="chrf")["chrf"].score
         100.0
     """
-    own = list(locals())
     from lamina.base.arguments import as_list, check_options
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
@@ -52,7 +52,7 @@ def evaluate(
     from lamina.scoring.evaluation import DecodingOptions, open_test_set, run_on_test, score_output
     from lamina.scoring.metrics import names_to_compare
 
-    check_options(decoding, DecodingOptions.__annotations__, own)
+    check_options(decoding, DecodingOptions.__annotations__, evaluate)
     if (run is None) == (baseline is None):
         raise UsageError("Give either a run or a baseline (copy or lead-K).")
     names = names_to_compare(as_list(metrics))
@@ -93,7 +93,6 @@ def compare(
         metric  system       score         difference  p (bootstrap)
         chrf    runs/first   ...
     """
-    own = list(locals())
     from lamina.base.arguments import as_list, check_choice, check_counts, check_options
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
@@ -102,7 +101,7 @@ def compare(
     from lamina.scoring.evaluation import DecodingOptions, name_runs, open_test_set, run_on_test
     from lamina.scoring.metrics import names_to_compare
 
-    check_options(decoding, DecodingOptions.__annotations__, own)
+    check_options(decoding, DecodingOptions.__annotations__, compare)
     check_choice("significance", significance, ("bootstrap", "randomisation", "both"))
     check_counts(samples=samples)
     check_counts(0, seed=seed)
@@ -149,7 +148,7 @@ def score(
     from lamina.base.arguments import as_list, check_path, reject
     from lamina.base.wording import counted
     from lamina.corpus.records import is_path
-    from lamina.errors import DataError, UsageError
+    from lamina.errors import UsageError
     from lamina.scoring.evaluation import score_output
     from lamina.scoring.files import read_texts
     from lamina.scoring.metrics import names_to_compare
@@ -160,11 +159,9 @@ def score(
     if is_path(output):
         if source is not None:
             check_path("source", source, "a file if the output is a file")
-        if isinstance(output, str) and not Path(output).exists():
-            raise DataError(f"output {output}: not found. One text must be given as [text].")
-        paths, read = [Path(each) for each in as_list(references)], Path(source) if is_path(source) else None
+        paths, read = [_find_file(each) for each in as_list(references)], Path(source) if is_path(source) else None
         (lines,), gold = read_texts(
-            [Path(output)], paths, read, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
+            [_find_file(output)], paths, read, lowercase=lowercase, m2="m2" in names, tokenize=tokenize
         )
         return score_output(lines, names, gold)
     texts = as_list(output)
@@ -183,6 +180,16 @@ def score(
         raise UsageError(f"references must be {needed}; given: {counts[0]:,}.")
     given = None if source is None else as_list(source)
     return score_output(lines, names, Gold(several, given, lowercase, (), language, tokenize))
+
+
+def _find_file(given: StrPath) -> Path:
+    from pathlib import Path
+
+    from lamina.errors import DataError
+
+    if not Path(given).exists():
+        raise DataError(f"{given}: not found. One text must be given as [text].")
+    return Path(given)
 
 
 def rescore(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,44 +54,44 @@ def train(
         >>> lamina.load(run).translate("A dog runs.", max_length=(0, 3))
         Translation('...', score=-...)
     """
-    own = list(locals())
-    from lamina.base.arguments import (
-        DEVICES,
-        as_list,
-        check_choice,
-        check_counts,
-        check_mapping,
-        check_options,
-        check_path,
-    )
+    from lamina.base.arguments import as_list
     from lamina.base.progress import is_shown
-    from lamina.errors import StoppedError
-    from lamina.recipe.options import TrainOptions
     from lamina.training.callbacks import check_callbacks
     from lamina.training.reporters import LineReporter
-    from lamina.training.signals import EXIT_CODES
+    from lamina.training.signals import stop_the_program
     from lamina.training.start import Start, train_run
 
-    if not isinstance(recipe, Mapping):
-        check_path("recipe", recipe, "the name of a system or recipe, a file or a mapping")
-    check_path("data", data, "the result of lamina.prepare, or its folder")
-    if out is not None:
-        check_path("out", out, "the path of a folder")
-    check_options(train, TrainOptions.__annotations__, own)
-    check_mapping("model", model, "{'size': 'tiny'}")
-    check_mapping("decode", decode, "{'beam': 4}")
-    check_choice("device", device, DEVICES)
-    check_counts(threads=threads)
+    _check(recipe, data, out, model, decode, device, threads, train)
     watchers = check_callbacks(as_list(callbacks))
     parts: dict[str, Mapping[str, Any]] = {"model": model or {}, "decode": decode or {}, "train": train}
     overrides = [(f"{part}.{key}", value) for part, own in parts.items() for key, value in own.items()]
     overrides += [] if name is None else [("name", name)]
     start = Start(init_from, grow_from, device, threads, tensorboard)
     display = LineReporter() if is_shown(progress) else None
-    try:
+    with stop_the_program():
         return train_run(recipe, data, out, overrides, start, display, watchers)
-    except StoppedError as stopped:  # by a signal, which is meant for the whole program, not only for this run
-        if stopped.exit_code == EXIT_CODES[signal.SIGINT]:
-            raise KeyboardInterrupt(str(stopped)) from None
-        print(stopped, file=sys.stderr)
-        raise SystemExit(stopped.exit_code) from None
+
+
+def _check(
+    recipe: object,
+    data: object,
+    out: object,
+    model: object,
+    decode: object,
+    device: object,
+    threads: object,
+    options: Mapping[str, Any],
+) -> None:
+    from lamina.base.arguments import DEVICES, check_choice, check_counts, check_mapping, check_options, check_path
+    from lamina.recipe.options import TrainOptions
+
+    if not isinstance(recipe, Mapping):
+        check_path("recipe", recipe, "the name of a system or recipe, a file or a mapping")
+    check_path("data", data, "the result of lamina.prepare, or its folder")
+    if out is not None:
+        check_path("out", out, "the path of a folder")
+    check_options(options, TrainOptions.__annotations__, train)
+    check_mapping("model", model, "{'size': 'tiny'}")
+    check_mapping("decode", decode, "{'beam': 4}")
+    check_choice("device", device, DEVICES)
+    check_counts(threads=threads)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from difflib import get_close_matches
+from inspect import signature
 from typing import Any, NoReturn
 
 from lamina.errors import UsageError
@@ -54,10 +55,10 @@ def check_mapping(name: str, given: object, example: str) -> None:
         reject(name, f"a mapping, such as {example}", given)
 
 
-def check_options(given: Iterable[str], known: Container[str], own: Iterable[str]) -> None:
-    """Raise if an unknown option resembles one of a function's own arguments."""
+def check_options(given: Iterable[str], known: Container[str], function: Callable[..., Any]) -> None:
+    """Raise if an unknown option of a function resembles one of its own arguments."""
     for name in given:
-        match = get_close_matches(name, list(own), n=1, cutoff=0.8)
+        match = get_close_matches(name, list(signature(function).parameters), n=1, cutoff=0.8)
         if name not in known and match:
             raise UsageError(f"{name}: not an argument. Did you mean `{match[0]}`?")
 

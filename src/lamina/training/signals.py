@@ -10,9 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from lamina.errors import StoppedError
+
 # Slurm sends SIGTERM at the time limit, or with --signal an earlier one, usually SIGUSR1
 EXIT_CODES = {signal.SIGTERM: 75, signal.SIGUSR1: 75, signal.SIGINT: 130}
 STOPPING = b"\r\x1b[2KStopping after this step ...\n"  # replaces the progress bar
+
+
+@contextmanager
+def stop_the_program() -> Iterator[None]:
+    """Turn `StoppedError` into what ends a Python program: a signal is not meant for a single run of several."""
+    try:
+        yield
+    except StoppedError as stopped:
+        if stopped.exit_code == EXIT_CODES[signal.SIGINT]:
+            raise KeyboardInterrupt(str(stopped)) from None
+        print(stopped, file=sys.stderr)
+        raise SystemExit(stopped.exit_code) from None
 
 
 @contextmanager
