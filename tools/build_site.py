@@ -13,6 +13,7 @@ import subprocess
 import sys
 from html import escape
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ from lamina.version import __version__
 ROOT = Path(__file__).parents[1]
 STAGED = ROOT / "build" / "docs"
 SITE = ROOT / "site"
+MATH_FONT = "STIXTwoMath-Regular.ttf"
 FIGURE = re.compile(r"^!\[([^\]]*)\]\(([\w/.-]+\.svg)\)$", flags=re.MULTILINE)
 LINK_TO_CODE = re.compile(
     r"\[([^\]]+)\]\((?:\.\./)+([\w/.-]+\.(?:py|yaml|ipynb)|(?:README|CONTRIBUTING|CHANGELOG)\.md)\)"
@@ -42,6 +44,7 @@ def main() -> int:
     shutil.rmtree(STAGED, ignore_errors=True)
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.copytree(ROOT / "docs", STAGED)
+    (STAGED / MATH_FONT).write_bytes((files("ziamath") / "fonts" / MATH_FONT).read_bytes())
     for name, lines in reference.pages().items():
         write(STAGED / "reference" / f"{name}.md", "\n".join(lines) + "\n")
     for name, text in notebooks.pages().items():

@@ -32,6 +32,9 @@ def inline(tex: str, punctuation: str) -> str:
 
 
 def mathml(tex: str, display: str) -> str:
-    """Convert one equation."""
-    made: str = convert(tex.strip(), display=display)
-    return made.replace('<mo accent="true">&#x02015;', '<mo stretchy="true">&#x000AF;')  # a bar as wide as its formula
+    """Convert one equation; MathML needs the spaces that TeX sets around the names of functions."""
+    tex = re.sub(r"\\log\s*(?=[a-zA-Z\\])", r"\\log\\,", tex.strip())
+    tex = re.sub(r"(?<=[\w)}])\s*\\log", r"\\,\\log", tex)
+    made: str = convert(tex, display=display)
+    made = made.replace("<mi>;</mi>", "<mo>;</mo>")  # an operator has space around it
+    return made.replace('<mo accent="true">&#x02015;', '<mo stretchy="true">&#x0203E;')  # a bar as wide as its formula
