@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from html import escape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -36,7 +37,8 @@ CODE = re.compile(r"^```.*?^```|^(?:#|    ).*?$|`(?:[^`\n]|\n(?!\n))+`", flags=r
 INLINE_CODE = re.compile(r"`[^`\n]+`")
 TABLE = re.compile(r"^(\|.+\|)\n(\|[ :|-]+\|)\n((?:\|.+\|\n)+)", flags=re.MULTILINE)
 UNBROKEN = 32  # characters of code that fit a line on a phone
-LONG = 60  # characters of a table's cell that need a wide column
+LONG, MEDIUM = 60, 24  # characters of a table's cell that need a wide column
+TIED = re.compile(r" (?=±)|(?<=[±≤≥<>=]) (?=[\d.−-])|(?<=\d) (?=(?:ms|s|h|MB|GB|BLEU)\b)")  # spaces within a value
 
 
 def main() -> int:
@@ -86,19 +88,24 @@ def prepare(markdown: str, folder: Path) -> str:
 
 
 def widen(head: str, line: str, body: str) -> str:
-    """Mark the columns with long texts: on a phone, the table scrolls rather than squeezing them."""
+    """Mark the columns with long texts: on a phone, the table scrolls rather than squeezing them. Keep values whole."""
     plain = INLINE_CODE.sub(lambda code: "x" * len(code[0]), body)  # it may contain "|"
     rows = [re.split(r"(?<!\\)\|", row)[1:-1] for row in (head, *plain.splitlines())]
-    cells = [
-        f"{column[0]}{{ .wide }} " if max(len(cell.strip()) for cell in column) > LONG else column[0]
-        for column in zip(*rows, strict=True)
-    ]
-    return f"|{'|'.join(cells)}|\n{line}\n{body}"
+    cells = [f"{column[0]}{width(column)}" for column in zip(*rows, strict=True)]
+    parts = re.split(f"({INLINE_CODE.pattern})", body)
+    parts[::2] = [TIED.sub("\u00a0", part) for part in parts[::2]]
+    return f"|{'|'.join(cells)}|\n{line}\n{''.join(parts)}"
+
+
+def width(column: Sequence[str]) -> str:
+    """The class of a column by its longest cell, as an attribute list."""
+    longest = max(len(cell.strip()) for cell in column) if column[0].strip() else 0
+    return "{ .wide } " if longest > LONG else "{ .medium } " if longest > MEDIUM else ""
 
 
 def keep_whole(code: str) -> str:
-    """Mark inline code or, if it is long, its words: browsers would break `--no-filter` after a hyphen."""
-    if not code.startswith("`") or code.startswith("```") or "-" not in code:
+    """Mark inline code or, if it is long, its words: browsers would break `--no-filter` and `GET /ready`."""
+    if not code.startswith("`") or code.startswith("```") or not re.search("[- ]", code):
         return code
     if len(code) - 2 <= UNBROKEN:
         return f"{code}{{ .whole }}"

@@ -38,6 +38,7 @@ INTERNAL = {  # public in the package, but of no use in a script
     *("Translator.to_translation", "Finding.paths", "Finding.parts", "Finding.texts", "Finding.as_section"),
 }
 WIDTH = 78  # maximum width of a signature, which fits a 1366-pixel window
+NO_BREAK = "\u00a0"  # space
 KINDS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 HEADINGS = "| key | type | default | meaning |\n|---|---|---|---|"
 
@@ -82,7 +83,13 @@ def describe_parameter(function: Any, parameter: Any) -> str:
     default = "" if value is None or value is False or value == "" else f"`{value}`"
     if parameter.required or isinstance(parameter.show_default, str):
         default = "required" if parameter.required else parameter.show_default
-    return f"| `{name}` | {default} | {parameter.help or ''} |"
+    return f"| `{name}` | {default.replace(' ', NO_BREAK)} | {mark(parameter.help or '')} |"
+
+
+def mark(text: str) -> str:
+    """Mark options and numbers in plain text as code, and exponents."""
+    marked = re.sub(r"(?<![`\w-])(--[a-z][\w-]*|\de-\d+)(?!`)", r"`\1`", text)
+    return re.sub(r"\^`?(\w+)`?", r"<sup>\1</sup>", marked)
 
 
 def recipe() -> Iterator[str]:
@@ -116,7 +123,7 @@ def rows(settings: type[Any], keys: set[str]) -> Iterator[str]:
             if "description" not in option:
                 raise ValueError(f"{settings.__name__}.{name}: has no comment that says what it means.")
             meaning = re.sub("^[A-Z](?=[a-z])", lambda first: first[0].lower(), option["description"])
-            yield f"| `{name}` | {kind_of(option)} | {default} | {meaning.rstrip('.')} |"
+            yield f"| `{name}` | {kind_of(option)} | {default} | {mark(meaning.rstrip('.'))} |"
 
 
 def kind_of(option: dict[str, Any]) -> str:
@@ -131,7 +138,7 @@ def kind_of(option: dict[str, Any]) -> str:
             return f"list: {', then '.join(kinds)}"
         return "list of " + re.sub("^(integer|number)", r"\1s", kinds[0])
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    bounds = ", ".join(f"{sign} {option[bound]:,.10g}" for bound, sign in signs.items() if bound in option)
+    bounds = ", ".join(f"{sign}{NO_BREAK}{option[bound]:,.10g}" for bound, sign in signs.items() if bound in option)
     names = {"boolean": "`true`, `false`", "null": "`null`", "string": "text"}
     return f"{names.get(option['type'], option['type'])} {bounds}".strip()
 
@@ -207,7 +214,7 @@ def as_written(parameter: inspect.Parameter) -> str:
 def docstring(thing: Any) -> str:
     """Convert a docstring to Markdown, with examples as code blocks."""
     text = inspect.getdoc(thing) or ""
-    text = re.sub(r"(?m)^Examples?:\n", "\n", text)
+    text = re.sub(r"\^`(\w+)`", r"<sup>\1</sup>", re.sub(r"(?m)^Examples?:\n", "\n", text))
     return re.sub(r"(?m)(?:^ *>>> .*\n?(?:^ *\S.*\n?)*)+", as_code, text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -86,20 +86,20 @@ def bar_chart(groups: Sequence[str], series: Sequence[Bars], y: Axis, label: str
     parts = [*names, *_vertical(frame, y), text(LEFT + frame.width / 2, HEIGHT - 8, label)]
     slot = frame.width / max(1, len(groups))
     bar_width = 0.8 * slot / max(1, len(series))
+    digits = _digits(value for each in series for value in each.values)
     label_every = math.ceil((max(map(len, groups), default=0) * LETTER + 4) / slot)  # groups per label
     for position, group in enumerate(groups):
         middle = LEFT + (position + 0.5) * slot
         if position % label_every == 0:
             parts.append(text(middle, HEIGHT - BOTTOM + 20, group))
         for index, each in enumerate(series):
-            parts += _bar(
-                frame, y, each, position, group, index, middle + (index - len(series) / 2) * bar_width, bar_width
-            )
+            left = middle + (index - len(series) / 2) * bar_width
+            parts += _bar(frame, y, each, position, group, index, left, bar_width, digits)
     return picture(parts, HEIGHT, title=title)
 
 
 def _bar(
-    frame: _Frame, y: Axis, bars: Bars, position: int, group: str, index: int, left: float, bar_width: float
+    frame: _Frame, y: Axis, bars: Bars, position: int, group: str, index: int, left: float, bar_width: float, digits: int
 ) -> list[str]:
     """Draw one bar with its interval and value."""
     value, gap, centre = bars.values[position], min(1.0, 0.1 * bar_width), left + bar_width / 2
@@ -110,12 +110,18 @@ def _bar(
     if bars.intervals:
         low, high = (frame.y(y.share(each)) for each in bars.intervals[position])
         hint += f" (95% interval {bars.intervals[position][0]:.4g} to {bars.intervals[position][1]:.4g})"
-        parts = [line(centre, low, centre, high, "interval")]
-        parts += [line(centre - 4, at, centre + 4, at, "interval") for at in (low, high)]
+        strokes = [(centre, low, centre, high), *((centre - 4, at, centre + 4, at) for at in (low, high))]
+        parts = [line(*stroke, kind) for kind in ("halo", "interval") for stroke in strokes]
     parts.insert(0, rectangle(left + gap, min(end, zero), bar_width - 2 * gap, abs(zero - end), index, hint))
     if bar_width >= 4.5 * LETTER:
-        parts.append(text(centre, high - 5 if value >= 0 else max(low, end) + 16, f"{value:.3g}"))
+        parts.append(text(centre, high - 5 if value >= 0 else max(low, end) + 16, f"{value:.{digits}f}"))
     return parts
+
+
+def _digits(values: Iterable[float]) -> int:
+    """Decimals with which the largest of the values has three digits."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return max(0, 2 - math.floor(math.log10(largest))) if largest else 0
 
 
 def _horizontal(frame: _Frame, axis: Axis) -> list[str]:

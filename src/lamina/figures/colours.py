@@ -6,6 +6,7 @@ from __future__ import annotations
 SERIES = ("#0072b2", "#d55e00", "#00835f", "#b8558c", "#9a6b00", "#5f6670")
 SERIES_ON_DARK = ("#56b4e9", "#ff8c42", "#2ec4a0", "#e39ac7", "#f0b429", "#b8c0cc")
 INK, INK_ON_DARK = "#333", "#ddd"
+PAPER, PAPER_ON_DARK = "#fff", "#111"  # around lines on coloured areas
 ORDERED = ("#2b78d0", "#7467cc", "#ad58a5", "#d05a74", "#cc6430", "#a87b12")  # at least 3:1 on light and dark
 RISING = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")  # viridis
 AROUND_ZERO = ("#0072b2", "#f7f7f7", "#d55e00")
@@ -24,8 +25,9 @@ def ordered_colour(index: int, count: int) -> str:
 def style_sheet(dark: bool, scope: str = "") -> str:
     """CSS rules for figures on light or dark pages, optionally nested below the selector `scope`."""
     series = SERIES_ON_DARK if dark else SERIES
-    ink = INK_ON_DARK if dark else INK
+    ink, paper = (INK_ON_DARK, PAPER_ON_DARK) if dark else (INK, PAPER)
     rules = [f"{scope}svg.lamina{{fill:{ink}}}{scope}svg.lamina .interval{{stroke:{ink}}}"]
+    rules.append(f"{scope}svg.lamina .halo{{stroke:{paper}}}")
     for index, colour in enumerate(series):
         rules.append(
             f"{scope}svg.lamina .line{index}{{stroke:{colour}}}{scope}svg.lamina .area{index}{{fill:{colour}}}"

@@ -43,7 +43,7 @@ def heat_map(
         scale, anchors = Axis(labels.value, -largest, largest), AROUND_ZERO
     else:
         scale, anchors = Axis.over(labels.value, [*flat, *([full] if full else [])], log=log, zero=not log), RISING
-    left = 36 + LETTER * _longest(labels.rows)
+    left = 40 + LETTER * _longest(labels.rows)
     cell_width = min(WIDEST, max(NARROWEST, (WIDTH - left - RIGHT) / max(1, len(labels.columns))))
     cell_height = max(4.0, min(28.0, max(20.0, cell_width), TALLEST / max(1, len(labels.rows))))
     floor = TOP + cell_height * len(labels.rows)
@@ -59,7 +59,7 @@ def heat_map(
         parts.append(text(x + 5, floor + 14, name, "end", turn=-45) if slanted else text(x, floor + 19, name))
     height = floor + (0.71 * LETTER * _longest(labels.columns) + 50 if slanted else 50)
     parts.append(text(left + cell_width * len(labels.columns) / 2, height - 8, labels.column))
-    parts.append(text(15, (TOP + floor) / 2, labels.row, turn=-90))
+    parts.append(text(13, (TOP + floor) / 2, labels.row, turn=-90))
     parts.extend(colour_bar(scale, anchors, max(floor - TOP, 80.0), width))
     return picture(parts, max(height, 120.0), width, title)
 

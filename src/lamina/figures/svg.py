@@ -17,7 +17,7 @@ BOLD_LETTER = 9.0
 STYLE = (
     f"svg.lamina{{font:{FONT}px system-ui,sans-serif;max-width:100%;height:auto}}"
     "svg.lamina .title{font-weight:600}svg.lamina .grid{stroke:#8884}svg.lamina .axis{stroke:#888}"
-    "svg.lamina .interval{stroke-width:1.5}"
+    "svg.lamina .interval{stroke-width:1.5}svg.lamina .halo{stroke-width:5}"
     f"{style_sheet(dark=False)}@media(prefers-color-scheme:dark){{{style_sheet(dark=True)}}}"
     f"@media print{{{style_sheet(dark=False)}}}"
 )
@@ -63,7 +63,7 @@ def rectangle(x: float, y: float, width: float, height: float, colour: str | int
     return f'<rect x="{x:.2f}" y="{y:.2f}" {size} {fill}><title>{escape(hint)}</title></rect>'
 
 
-def line(x1: float, y1: float, x2: float, y2: float, kind: Literal["grid", "axis", "interval"]) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, kind: Literal["grid", "axis", "interval", "halo"]) -> str:
     """Draw a thin line."""
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
