@@ -27,6 +27,10 @@ MORE = [  # not exported by the package
     "lamina.scoring.evaluation.DecodingOptions",
     "lamina.recipe.decode.SearchSettings",
     "lamina.model.seq2seq.Seq2Seq",
+    "lamina.model.states.Loss",
+    "lamina.corpus.prepared.Split",
+    "lamina.text.pipeline.TextPipeline",
+    "lamina.text.pipeline.LanguageText",
     "lamina.scoring.compare.compare_outputs",
     "lamina.scoring.compare.Row",
     "lamina.scoring.protocol.Gold",
@@ -35,7 +39,16 @@ MORE = [  # not exported by the package
 ]
 INTERNAL = {  # public in the package, but of no use in a script
     *("Run.facts", "Run.lock", "Run.check", "Run.begin", "Run.write_model", "Translator.facts"),
-    *("Translator.to_translation", "Finding.paths", "Finding.parts", "Finding.texts", "Finding.as_section"),
+    *("Split.lengths", "TextPipeline.save", "TextPipeline.load", "TextPipeline.digests", "TextPipeline.for_documents"),
+    *(
+        "LanguageText.truncate",
+        "LanguageText.clean",
+        "Translator.to_translation",
+        "Finding.paths",
+        "Finding.parts",
+        "Finding.texts",
+    ),
+    "Finding.as_section",
 }
 WIDTH = 78  # maximum width of a signature, which fits a 1366-pixel window
 NO_BREAK = "\u00a0"  # space

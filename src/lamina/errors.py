@@ -13,7 +13,7 @@ class LaminaError(Exception):
         ...     lamina.load("runs/firts")
         ... except lamina.LaminaError as error:
         ...     print(error)
-        runs/firts: not found.
+        runs/firts: not found. Did you mean `runs/first`?
     """
 
     exit_code = 1

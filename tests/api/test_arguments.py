@@ -143,7 +143,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: list(lamina.load("runs/first").stream("A dog.")), "One text must be given as [text]."),
     (
         lambda: lamina.load("runs/first").translate("a", max_length=(1,)),  # type: ignore[call-overload]
-        "max_length: must be a list of two numbers, such as [2, 20].",
+        "max_length: must be a list of two numbers, such as [2, 20] (maximum tokens before eos: A × (source tokens "
+        "incl. eos) + B).",
     ),
     (
         lambda: build()(torch.tensor([[4, 2]]), torch.tensor([[0, 4]]), torch.tensor([[4, 2]]), smoothing=2),
@@ -224,7 +225,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: lamina.score(["a", "b", "c"], [["a"], ["b"], ["c"]]),
-        "references must be 3 texts, one per output, or several lists of as many; given: 1.",
+        "references must be 3 texts, one per output, or several lists of as many; given: 3 lists of 1. If they are "
+        "grouped by output, pass list(zip(*references)).",
     ),
     (lambda: lamina.score(["a b c"], "test.de"), "output must be a file, because the reference is one, but is 'a lis"),
     (lambda: lamina.score(["a", None], ["a", "b"]), "output must be texts, but is None instead."),  # type: ignore[list-item]
@@ -234,11 +236,44 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: lamina.load("runs/first").translate("a", max_length=20),  # type: ignore[call-overload]
-        "max_length: must be a list of two numbers, such as [2, 20], but is 20 instead.",
+        "max_length: must be a list of two numbers, such as [2, 20] (maximum tokens before eos: A × (source tokens "
+        "incl. eos) + B), but is 20 instead.",
     ),
     (
         lambda: lamina.train("transformer", "data", "runs/first"),
         "runs/first: cannot be resumed with a different system: it was 'surface-fusion' and is now 'transformer'.",
+    ),
+    (
+        lambda: lamina.compare({"a": "runs/first"}, TEST),  # type: ignore[arg-type]
+        "runs must be a list of paths or results of lamina.load, but is {'a': 'runs/first'} instead.",
+    ),
+    (
+        lambda: lamina.evaluate("runs/first", ("test.de", "test.en")),
+        "test set: source and target are swapped: test.de test.en, but the direction is en → de.",
+    ),
+    (lambda: lamina.load("me/first"), "me/first: not found. For a model on the Hugging Face Hub, give hf:me/first."),
+    (lambda: lamina.load("test.en"), "test.en: is neither a run with a model nor a model folder. To translate a file,"),
+    (
+        lambda: lamina.load("runs/first").translate("a", max_new_tokens=4),  # type: ignore[call-overload]
+        "max_new_tokens: not an option. Did you mean `max_length`?",
+    ),
+    (
+        lambda: lamina.train("transformer", "data", save_steps=5),
+        "train.save_steps: not an option. Did you mean `save_e",
+    ),
+    (lambda: lamina.train("transformer", "data", num_train_epochs=5), "not an option. Did you mean `max_steps`?"),
+    (
+        lambda: lamina.train({"train": {"max_steps": 500}}, "data", "made"),
+        "recipe: train.warmup: must be less than max_steps 500, but is 4000 by default.",
+    ),
+    (
+        lambda: lamina.train({"system": "transfomer", "model": {"droput": 0.1}}, "data", "made"),
+        "recipe: system: `transfomer` is not a system. Did you mean `transformer`? `lamina systems` lists all systems."
+        "\nrecipe: model.droput: not an option. Did you mean `dropout`?",
+    ),
+    (
+        lambda: lamina.build("transformer", vocab_size=50, bridge={"type": "mine"}),
+        "but is `mine` instead. A type of your own must be added to its dict first, as `Add a bridge` in the docu",
     ),
     (lambda: lamina.analyze.gradients([]), "No run was given."),
     (lambda: lamina.analyze.gradients(3), "run must be the path of a run, or a Run, but is 3 instead."),  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 
 import lamina
 from lamina.corpus.records import parse_record, read_records
+from lamina.corpus.sources import read_pairs
 from lamina.errors import DataError, UsageError
 
 PAIRS = [(f"a dog {n} runs", f"ein Hund {n} rennt") for n in range(40)]
@@ -50,6 +51,55 @@ def test_preparing_the_same_pairs_again_does_nothing(tmp_path: Path) -> None:
         prepare(PAIRS[1:], tmp_path / "data")
 
 
+EN_DE = [{"en": source, "de": target} for source, target in PAIRS]
+DE_EN = [{"de": target, "en": source} for source, target in PAIRS]
+
+
+def texts(data: lamina.PreparedData, split: str) -> tuple[str, str]:
+    source, target = data.split(split)[0]
+    return data.text.source.decode(source), data.text.target.decode(target)
+
+
+@pytest.mark.parametrize("valid", [EN_DE, DE_EN, PAIRS])
+def test_the_training_data_fix_the_order_of_columns(tmp_path: Path, valid: Any) -> None:
+    data = lamina.prepare(EN_DE, valid, tmp_path / "data", test=DE_EN, workers=1, progress=False)
+    assert "en → de" in repr(data)
+    assert all(texts(data, split) == PAIRS[0] for split in ("valid", "test"))
+
+
+def test_languages_select_columns(tmp_path: Path) -> None:
+    data = lamina.prepare(DE_EN, EN_DE, tmp_path / "data", langs=("en", "de"), workers=1, progress=False)
+    assert texts(data, "valid") == PAIRS[0]
+    with pytest.raises(DataError, match=r"train, pair 1: has the columns `de`, `en`\. `en` and `fr` are required\.$"):
+        lamina.prepare(DE_EN, EN_DE, tmp_path / "other", langs=("en", "fr"), progress=False)
+
+
+def test_columns_that_are_no_languages_keep_their_order(tmp_path: Path) -> None:
+    records = [{"body": source, "subject": target} for source, target in PAIRS]
+    data = lamina.prepare(records, records[:2], tmp_path / "data", langs=("en", "en"), workers=1, progress=False)
+    assert texts(data, "valid") == PAIRS[0]
+
+
+@pytest.mark.parametrize("records", [EN_DE, DE_EN, [{"translation": record} for record in DE_EN]])
+def test_a_test_set_is_read_in_the_direction_of_the_run(records: Any) -> None:
+    assert read_pairs(records, "test", ("en", "de")) == tuple(map(list, zip(*PAIRS, strict=True)))
+
+
+def test_columns_of_a_test_set_are_not_guessed() -> None:
+    message = r"test, pair 1: has the columns `a`, `b`\. `en` and `de` are required, or pairs\.$"
+    with pytest.raises(DataError, match=message):
+        read_pairs([{"a": "x", "b": "y"}], "test", ("en", "de"))
+
+
+def test_swapped_files_are_rejected(tmp_path: Path) -> None:
+    for language, lines in zip(("en", "de"), zip(*PAIRS, strict=True), strict=True):
+        (tmp_path / f"text.{language}").write_text("\n".join(lines) + "\n")
+    right, swapped = [tuple(tmp_path / f"text.{each}" for each in pair) for pair in (("en", "de"), ("de", "en"))]
+    message = r"`valid`: source and target are swapped: \S+text.de \S+text.en, but the direction is en → de\.$"
+    with pytest.raises(UsageError, match=message):
+        lamina.prepare(right, swapped, tmp_path / "data", workers=1, progress=False)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("record", "fields"),
     [
@@ -75,6 +125,7 @@ def test_records(record: Any, fields: tuple[str, str] | None) -> None:
         ([{"a": "x", "b": "y", "c": "z"}], "has the columns `a`, `b`, `c`. Name the two columns with fields="),
         ([], "test: has no pairs"),
         ({"train": [], "test": []}, "is a mapping with the keys 'train', 'test'; pass one of its values"),
+        ({"en": ["a"], "de": ["b"]}, r"is a mapping of two columns; pass zip\(test\['en'\], test\['de'\]\)\.$"),
     ],
 )
 def test_invalid_pairs_are_reported(records: Any, message: str) -> None:

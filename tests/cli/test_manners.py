@@ -77,6 +77,7 @@ VERBS = dict(commands())
             "Example: lamina bench decode runs/first --input test.en --batch 32 --batch 1",
         ),
         ("train a b c", f"lamina train: unexpected arguments `b c`. {TRAIN}"),
+        ("train a --set train.lr 1", f"lamina train: --set needs KEY=VALUE: --set train.lr=1. {TRAIN}"),
         ("train r --data", f"lamina train: --data needs a value. {TRAIN}"),
         ("train r --quiet=1", f"lamina train: --quiet takes no value. {TRAIN}"),
         ("train --help=1", f"lamina train: --help takes no value. {TRAIN}"),

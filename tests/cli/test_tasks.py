@@ -149,7 +149,10 @@ def test_noise_and_edits(tmp_path: Path) -> None:
     assert outputs[0].read_text() == noisy
     assert fails(*arguments, "--output", *outputs)[0] == 2  # already exists
     other = run_lamina("noise", "--lang", "de", "--input", tmp_path / "clean", "--output", *outputs, "--force")
-    note = "No error table for `de`: adding only errors that need none, such as typos.\nErrors in 0 of 3 lines: none.\n"
+    note = (
+        "No error table for `de`: adding only errors that need none, such as typos. There are tables for `en` and "
+        "`uk`.\nErrors in 0 of 3 lines: none.\n"
+    )
     assert (other.returncode, other.stderr) == (0, note)
     run(*arguments, "--output", *outputs, "--force")
     found = run("edits", "--source", outputs[0], "--hyp", outputs[1])

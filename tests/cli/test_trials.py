@@ -189,6 +189,8 @@ TRIALS = [
     Trial("grown from nothing", "train {recipe} --data {data} --out {tmp}/r --grow-from {tmp}/none", 3, "none: not found."),
     Trial("growing a plain recipe", "train {recipe} --data {data} --out {tmp}/r --grow-from {run}", 2,
           "Depth growing needs a model with encoder `grown`"),
+    Trial("growing by the wrong option", "train depth-growing --data {data} --out {tmp}/r --init-from {run} "
+          "--set model.size=tiny", 2, "use --grow-from, not --init-from"),
     Trial("average of nothing", "average {tmp} --last 1", 3, "is not a run with checkpoints."),
     Trial("average of words", "average {run} --steps x", 2, "--steps must be comma-separated numbers"),
     Trial("codes of the future", "prepare --train {tmp}/a {tmp}/a --valid {tmp}/a {tmp}/a --bpe-codes {tmp}/c --out {tmp}/o", 3,

@@ -298,7 +298,13 @@ def test_reloading_under_load_loses_nothing(server: Running, lines: list[str]) -
         assert set().union(*(each.result() for each in work)) == {200}
     wait_until(lambda: len(server.workers()) == 1)
     assert server.worker() != before
-    assert server.post("/admin/reload", headers={"x-forwarded-for": "1.2.3.4"}).status_code == 404
+    for proxied in (
+        {"x-forwarded-for": "1.2.3.4"},
+        {"x-real-ip": "1.2.3.4"},
+        {"x-forwarded-proto": "https"},
+        {"via": "1"},
+    ):
+        assert server.post("/admin/reload", headers=proxied).status_code == 404, proxied
 
 
 @pytest.mark.slow

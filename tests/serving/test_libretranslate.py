@@ -88,3 +88,11 @@ def test_a_file_is_translated(server: Running) -> None:
     assert server.get("/download_file/other.srt").status_code == 404
     assert server.post("/translate_file", data=form, files={"file": ("a.exe", text)}).status_code == 400
     assert server.post("/translate_file", data=form).status_code == 400
+
+
+def test_json_without_its_header_is_explained(server: Running) -> None:
+    answer = server.post(
+        "/translate", content=b'{"q": "a"}', headers={"content-type": "application/x-www-form-urlencoded"}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"].endswith("JSON needs the header Content-Type: application/json.")

@@ -9,7 +9,7 @@ import torch
 
 from lamina.analysis.finding import Finding, Picture, label_runs
 from lamina.base.progress import Progress, no_progress, tracked
-from lamina.base.wording import counted
+from lamina.base.wording import counted, listed
 from lamina.corpus.prepared import PreparedData, Split
 from lamina.errors import DataError
 from lamina.figures.axes import Axis
@@ -82,8 +82,11 @@ def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, l
     if len({row[2] for row in rows}) == 1:  # a single depth: bars instead of lines
         bars = Bars(label, [float(row[column]) for row in own])
         axis = Axis.over(label, bars.values, zero=True)
-        best = max(own, key=lambda row: row[4]) if column == 4 else min(own, key=lambda row: row[5])
-        title = f"{label.split()[0]} on {pairs} pairs, {counted(own[0][2], 'encoder layer')}: {best[0]} is best"
+        values = [float(f"{row[column]:.4g}") for row in own]
+        best = max(values) if column == 4 else min(values)
+        names = [row[0] for row, value in zip(own, values, strict=True) if value == best]
+        found = f"{names[0]} is best" if len(names) == 1 else f"{listed(names)} are equal"
+        title = f"{label.split()[0]} on {pairs} pairs, {counted(own[0][2], 'encoder layer')}: {found}"
         return Picture(name, bar_chart([row[0] for row in own], [bars], axis, "run", title), f"{caption}.")
     series = [
         Series(kind, sorted((row[2], float(row[column])) for row in rows if (row[1], row[3]) == (kind, split)))

@@ -59,7 +59,8 @@ def layers(
 ) -> Finding:
     """Learned layer weights and gates (Liu et al. 2021, Figure 1).
 
-    Gates are averaged over the first `sentences` pairs of the test set.
+    Layer weights belong to the bridges `transparent` and `fine_grained` and to DLCL, gates to MSC and to SurfaceFusion
+    with a learned gate. Gates depend on the input: they need `test`, and are averaged over its first `sentences` pairs.
 
     Example:
         >>> finding = lamina.analyze.layers("runs/second")
@@ -70,12 +71,14 @@ def layers(
     from lamina.base.arguments import check_counts
 
     check_counts(sentences=sentences)
-    pairs = [] if test is None else list(zip(*_read(test), strict=True))[:sentences]
+    pairs = [] if test is None else list(zip(*_read(test, run), strict=True))[:sentences]
     return analyze_layers(_paths(run)[0], pairs, checkpoint)
 
 
 def masking(run: StrPath, test: TestSet, *, checkpoint: str | int = "best") -> Finding:
     """Effect of masking each encoder layer in turn on BLEU and output length (Liu et al. 2021, Figure 2).
+
+    It needs a bridge that mixes layers, `transparent` or `fine_grained`.
 
     Example:
         >>> finding = lamina.analyze.masking("runs/second", ("test.en", "test.de"))
@@ -84,7 +87,7 @@ def masking(run: StrPath, test: TestSet, *, checkpoint: str | int = "best") -> F
     """
     from lamina.analysis.masking import analyze_masking
 
-    return analyze_masking(_paths(run)[0], *_read(test), checkpoint)
+    return analyze_masking(_paths(run)[0], *_read(test, run), checkpoint)
 
 
 def embeddings(runs: Runs, pairs: TestSet, *, dictionary: bool = False) -> Finding:
@@ -99,7 +102,7 @@ def embeddings(runs: Runs, pairs: TestSet, *, dictionary: bool = False) -> Findi
     """
     from lamina.analysis.embeddings import analyze_embeddings
 
-    return analyze_embeddings(_paths(runs), list(zip(*_read(pairs), strict=True)), dictionary=dictionary)
+    return analyze_embeddings(_paths(runs), list(zip(*_read(pairs, runs), strict=True)), dictionary=dictionary)
 
 
 def difficulty(runs: Runs, test: TestSet, *, checkpoints: int = 5) -> Finding:
@@ -116,7 +119,7 @@ def difficulty(runs: Runs, test: TestSet, *, checkpoints: int = 5) -> Finding:
     from lamina.base.arguments import check_counts
 
     check_counts(checkpoints=checkpoints)
-    return analyze_difficulty(_paths(runs), checkpoints, *_read(test))[0]
+    return analyze_difficulty(_paths(runs), checkpoints, *_read(test, runs))[0]
 
 
 def degradation(runs: Runs, data: StrPath, *, sentences: int = 500, seed: int = 1) -> Finding:
@@ -154,7 +157,7 @@ def report(runs: Runs, test: TestSet | None = None, *, out: StrPath | None = Non
     path = paths[0] / "report.html" if out is None else Path(out)
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; give the name of a file, such as report.html.")
-    write_report(path, paths, None if test is None else _read(test))
+    write_report(path, paths, None if test is None else _read(test, runs))
     return path
 
 
@@ -172,10 +175,11 @@ def _paths(runs: Runs) -> list[Path]:
     return [Path(run) for run in given]
 
 
-def _read(test: TestSet) -> tuple[list[str], list[str]]:
+def _read(test: TestSet, runs: Runs) -> tuple[list[str], list[str]]:
     from lamina.corpus.sources import read_pairs
+    from lamina.scoring.evaluation import languages_of
 
-    return read_pairs(test, "test")
+    return read_pairs(test, "test", languages_of(_paths(runs)[0]))
 
 
 def __dir__() -> list[str]:

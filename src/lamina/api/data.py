@@ -45,8 +45,8 @@ def prepare(
     - two parallel files `(source, target)`, plain, `.gz` or `.zst`;
     - one file of pairs, `.tsv` or `.jsonl`, or of corrections, `.m2`;
     - any iterable of `(source, target)` texts, which is read once and not held in memory;
-    - a split of a Hugging Face dataset, or any iterable of mappings with both languages under `translation`, of which
-      `langs` selects source and target, or with two columns, of which `fields` does (default: in the first's order).
+    - a split of a Hugging Face dataset, or any iterable of mappings (or with one under `translation`): `fields` names
+      source and target; else they are named after `langs`, `src` and `tgt`, or the only two, in `train`'s order.
 
     The other arguments are the options of `lamina prepare`. After an interruption, the same call resumes. Progress is
     shown in terminals and notebooks; `progress=False` hides it, and a function `(stage, done, total)` receives it.

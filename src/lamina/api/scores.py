@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,8 @@ def evaluate(
     """Translate a test set and score it, like `lamina eval`.
 
     `run` is a run, a model folder or the result of `lamina.load`; None with `baseline="copy"` or `"lead-3"` scores a
-    trivial system. `test` is two files `(source, target)`, a `.tsv` or `.jsonl` file, or any iterable of pairs.
+    trivial system. `test` is two files `(source, target)`, a `.tsv` or `.jsonl` file, or any iterable of pairs or of
+    mappings, in which source and target are named `src` and `tgt`, or after the run's languages.
     `decoding` takes `checkpoint`, `device` and the other arguments of `lamina.load`, and search options such as `beam`
     and `lenpen`, whose defaults are the run's. The other arguments are the options of `lamina eval`; `progress` is as
     in `lamina.prepare`.
@@ -49,14 +50,15 @@ def evaluate(
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
-    from lamina.scoring.evaluation import DecodingOptions, open_test_set, run_on_test, score_output
+    from lamina.scoring.evaluation import DecodingOptions, languages_of, open_test_set, run_on_test, score_output
     from lamina.scoring.metrics import names_to_compare
 
     check_options(decoding, DecodingOptions.__annotations__, evaluate)
     if (run is None) == (baseline is None):
         raise UsageError("Give either a run or a baseline (copy or lead-K).")
     names = names_to_compare(as_list(metrics))
-    sources, gold = open_test_set(test, as_list(references), lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
+    files, langs = as_list(references), languages_of(run)
+    sources, gold = open_test_set(test, files, lowercase=lowercase, m2="m2" in names, tokenize=tokenize, langs=langs)
     if run is None:
         return score_output(run_baseline(str(baseline), sources), names, gold)
     with show_progress(progress) as shown:
@@ -93,25 +95,28 @@ def compare(
         metric  system       score         difference  p (bootstrap)
         chrf    runs/first   ...
     """
-    from lamina.base.arguments import as_list, check_choice, check_counts, check_options
+    from lamina.base.arguments import as_list, check_choice, check_counts, check_options, reject
     from lamina.base.progress import show_progress
     from lamina.errors import UsageError
     from lamina.scoring.baselines import run_baseline
     from lamina.scoring.compare import Comparison, compare_outputs
-    from lamina.scoring.evaluation import DecodingOptions, name_runs, open_test_set, run_on_test
+    from lamina.scoring.evaluation import DecodingOptions, languages_of, name_runs, open_test_set, run_on_test
     from lamina.scoring.metrics import names_to_compare
 
     check_options(decoding, DecodingOptions.__annotations__, compare)
     check_choice("significance", significance, ("bootstrap", "randomisation", "both"))
     check_counts(samples=samples)
     check_counts(0, seed=seed)
+    if isinstance(runs, Mapping):
+        reject("runs", "a list of paths or results of lamina.load", runs)
     runs, baselines = as_list(runs), as_list(baselines)
     systems = [*baselines, *name_runs(runs)]
     if len(systems) < 2:
         given = f"Only {systems[0]} was given" if systems else "No run was given"
         raise UsageError(f"{given}. Give the baseline first, then the systems to compare with it.")
     names = names_to_compare(as_list(metrics))
-    sources, gold = open_test_set(test, as_list(references), lowercase=lowercase, m2="m2" in names, tokenize=tokenize)
+    files, langs = as_list(references), languages_of(runs[0]) if runs else None
+    sources, gold = open_test_set(test, files, lowercase=lowercase, m2="m2" in names, tokenize=tokenize, langs=langs)
     outputs = [run_baseline(name, sources) for name in baselines]
     with show_progress(progress) as shown:
         for run in runs:
@@ -146,9 +151,7 @@ def score(
     from pathlib import Path
 
     from lamina.base.arguments import as_list, check_path, reject
-    from lamina.base.wording import counted
     from lamina.corpus.records import is_path
-    from lamina.errors import UsageError
     from lamina.scoring.evaluation import score_output
     from lamina.scoring.files import read_texts
     from lamina.scoring.metrics import names_to_compare
@@ -168,18 +171,31 @@ def score(
     lines = [str(each) if isinstance(each, str | Translation) else reject("output", "texts", each) for each in texts]
     if "m2" in names or is_path(references):
         reject("output", "a file, because the reference is one", "a list of texts")
+    if language is not None and not isinstance(language, str):
+        reject("language", "the code of a language, such as 'en'", language)
+    several = _group(references, len(lines))
+    sources = None if source is None else as_list(source)
+    return score_output(lines, names, Gold(several, sources, lowercase, (), language, tokenize))
+
+
+def _group(references: Any, outputs: int) -> list[list[str]]:
+    """Lists of references, each with one text per output."""
+    from lamina.base.arguments import as_list, reject
+    from lamina.base.wording import counted
+    from lamina.errors import UsageError
+
     lists = as_list(references)
     if not all(isinstance(each, str) for part in lists for each in as_list(part)):
         reject("references", "texts, or files", references)
-    if language is not None and not isinstance(language, str):
-        reject("language", "the code of a language, such as 'en'", language)
-    several = [lists] if all(isinstance(each, str) for each in lists) else [as_list(each) for each in lists]
-    counts = sorted({len(each) for each in several} - {len(lines)})
+    one = all(isinstance(each, str) for each in lists)
+    several = [lists] if one else [as_list(each) for each in lists]
+    counts = sorted({len(each) for each in several} - {outputs})
     if counts:
-        needed = f"{counted(len(lines), 'text')}, one per output, or several lists of as many"
-        raise UsageError(f"references must be {needed}; given: {counts[0]:,}.")
-    given = None if source is None else as_list(source)
-    return score_output(lines, names, Gold(several, given, lowercase, (), language, tokenize))
+        needed = f"{counted(outputs, 'text')}, one per output, or several lists of as many"
+        given = f"{counts[0]:,}" if one else f"{counted(len(several), 'list')} of {counts[0]:,}"
+        hint = " If they are grouped by output, pass list(zip(*references))." if len(several) == outputs else ""
+        raise UsageError(f"references must be {needed}; given: {given}.{hint}")
+    return several
 
 
 def _find_file(given: StrPath) -> Path:
@@ -198,7 +214,8 @@ def rescore(
     """Compute a model's log-probabilities of given translations, like `lamina rescore`.
 
     `pairs` are sources and translations, in the forms of `test` in `lamina.evaluate`. Each result has the given text,
-    its `log_prob` and its `score`, log p / (length incl. eos)^`lenpen`. `loading` takes the arguments of `lamina.load`.
+    its `log_prob` and its `score`: log p divided by the length (incl. eos) to the power of `lenpen`. `loading` takes
+    the arguments of `lamina.load`.
 
     Example:
         >>> good, bad = lamina.rescore("runs/first", [("A dog.", "Ein Hund."), ("A dog.", "Haus")])
@@ -208,11 +225,11 @@ def rescore(
     from dataclasses import replace
 
     from lamina.corpus.sources import read_pairs
-    from lamina.scoring.evaluation import open_run
+    from lamina.scoring.evaluation import languages_of, open_run
     from lamina.translation.rescoring import Given, rescore_all
 
     translator = open_run(run, loading)
-    texts = enumerate(zip(*read_pairs(pairs, "pairs"), strict=True), start=1)
+    texts = enumerate(zip(*read_pairs(pairs, "pairs", languages_of(translator)), strict=True), start=1)
     given = [Given(number, source, translation) for number, (source, translation) in texts]
     return [
         replace(translator.to_translation([found], 1, cut), text=str(each.translation))

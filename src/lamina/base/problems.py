@@ -63,7 +63,9 @@ def _example(root: type[Settings], data: Any, path: list[str]) -> str:
     settings = _settings(root, data, path[:-1])
     default = settings.model_fields[path[-1]].default if settings is not None else None
     example = f", such as [{', '.join(f'{each:g}' for each in default)}]" if isinstance(default, tuple) else ""
-    return f"a list of two numbers{example}"
+    meaning = settings.model_fields[path[-1]].description if settings is not None else None
+    explained = f" ({meaning[0].lower()}{meaning[1:].rstrip('.')})" if meaning else ""
+    return f"a list of two numbers{example}{explained}"
 
 
 def _settings(root: type[Settings], data: Any, path: list[str]) -> type[Settings] | None:

@@ -38,7 +38,7 @@ def noise(
         lamina noise --lang uk --input clean.txt.gz --output noisy.src noisy.tgt --errors errors.yaml --seed 2
     """
     from lamina.base.reading import read_lines
-    from lamina.base.wording import counted
+    from lamina.base.wording import counted, listed
     from lamina.cli.progress import show_progress
     from lamina.corpus.error_tables import TABLES
     from lamina.corpus.noise import Confusions, Noise
@@ -48,7 +48,10 @@ def noise(
     if output[0] == output[1]:
         raise UsageError(f"{output[0]}: given twice; each side needs its own file.")
     if lang not in TABLES:
-        print(f"No error table for `{lang}`: adding only errors that need none, such as typos.", file=sys.stderr)
+        known = f"There are tables for {listed([f'`{each}`' for each in TABLES])}."
+        print(
+            f"No error table for `{lang}`: adding only errors that need none, such as typos. {known}", file=sys.stderr
+        )
     settings = read_errors(errors)
     learned = None
     if settings.confusions is not None:

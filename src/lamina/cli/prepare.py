@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from lamina.corpus.m2 import M2File
 
 TwoPaths = tuple[Path, Path]
+UNNAMED = (("src", "tgt"), ("source", "target"))  # languages if neither suffixes nor --langs name them
 
 
 def prepare(
@@ -161,6 +163,8 @@ def prepare(
         print(data.report)
         print(f"Prepared: {out}")
     source, target = data.meta["plan"]["languages"]
+    if not quiet and (source, target) in UNNAMED:
+        print(f"lamina: languages `{source}` and `{target}`: name the real ones with --langs.", file=sys.stderr)
     copies = (train_m2 is not None or source == target) and not separate_vocab
     system = "pointer-generator" if copies else "surface-fusion"
     say_next("lamina", "train", system, "--data", out, "--out", "runs/first", quiet=quiet)

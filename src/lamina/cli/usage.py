@@ -102,6 +102,9 @@ def too_many(error: Any) -> str:
     extra = re.search(r"unexpected extra argument.*? \((.*)\)", error.message)
     if extra is None:
         return str(error.format_message())
+    for option, key, value in zip(sys.argv, sys.argv[1:], sys.argv[2:], strict=False):
+        if option == "--set" and "=" not in key and value in extra[1].split():
+            return f"--set needs KEY=VALUE: --set {key}={value}."
     return f"unexpected argument{'s' if ' ' in extra[1] else ''} `{extra[1]}`."
 
 

@@ -11,7 +11,7 @@ from lamina.base.wording import listed
 from lamina.corpus.filters import Filters
 from lamina.corpus.m2 import M2File
 from lamina.corpus.prepared import FORMAT
-from lamina.corpus.reading import OneFile, TwoFiles
+from lamina.corpus.reading import OneFile, TwoFiles, language_of
 from lamina.errors import DataError, UsageError
 from lamina.names import option
 from lamina.text.pipeline import TextPipeline, find_text
@@ -107,6 +107,8 @@ class Plan:
                     raise DataError(f"{path}: not found ({split} split).")
                 if not path.is_file():
                     raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs more than once.")
+            if isinstance(source, TwoFiles) and split != "train":
+                source.check_direction(self.find_languages(), option(split))
 
     def splits(self) -> dict[str, PairSource]:
         """The inputs by split name."""
@@ -122,8 +124,7 @@ class Plan:
             return pipeline.source.language, pipeline.target.language
         if not isinstance(self.train, TwoFiles):
             return ("source", "target")
-        names = [path.with_suffix("") if path.suffix in (".gz", ".zst") else path for path in self.train.paths]
-        return (names[0].suffix.lstrip(".") or "source", names[1].suffix.lstrip(".") or "target")
+        return language_of(self.train.source) or "source", language_of(self.train.target) or "target"
 
     def describe(self) -> dict[str, Any]:
         """The plan as JSON with a digest of every input; equal descriptions produce equal folders."""

@@ -27,6 +27,11 @@ class PreparedData:
         >>> data = lamina.PreparedData("data")
         >>> len(data.split("valid"))
         30
+        >>> source, target = data.split("train")[0]  # ids, each ending with eos
+        >>> data.text.source.decode(source), len(data.text.source.vocabulary)
+        ('...', ...)
+        >>> data.text.source.encode(["A dog runs."])  # your own text
+        [[..., 2]]
         >>> print(data.report)
         # Prepared data: en → de
         ...

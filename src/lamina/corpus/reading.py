@@ -18,6 +18,12 @@ from lamina.names import option
 Pair = tuple[str, str]
 
 
+def language_of(path: Path) -> str | None:
+    """Language code in a file's suffix, ignoring compression suffixes."""
+    suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")]
+    return suffixes[-1].lstrip(".") if suffixes else None
+
+
 @dataclass(frozen=True)
 class TwoFiles:
     """A source and a target file, aligned by line."""
@@ -39,6 +45,14 @@ class TwoFiles:
                 raise self._mismatch(number, number + rest, source is None)
             yield source, target
 
+    def check_direction(self, langs: tuple[str, str], name: str) -> None:
+        """Raise if the suffixes are the given languages, but in the wrong order."""
+        if langs[0] != langs[1] and (language_of(self.target), language_of(self.source)) == langs:
+            raise UsageError(
+                f"{name}: source and target are swapped: {self.source} {self.target}, but the direction is "
+                f"{langs[0]} → {langs[1]}."
+            )
+
     def _mismatch(self, shorter: int, longer: int, source_ended: bool) -> DataError:
         if not all(path.is_file() for path in self.paths):  # a pipe cannot be read again
             counts = (shorter, longer) if source_ended else (longer, shorter)
@@ -55,8 +69,9 @@ class OneFile:
     """Pairs in one file: `.tsv` with two columns, or `.jsonl` with two fields."""
 
     path: Path
-    fields: tuple[str, str] | None = None  # the two fields of `.jsonl`; None is `src` and `tgt`
+    fields: tuple[str, str] | None = None  # the two fields of `.jsonl`; None is `src` and `tgt`, or `langs`
     line_break: str = " "  # replaces line breaks within a field
+    langs: tuple[str, str] | None = None  # the languages of a run, which fields may be named after
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -84,13 +99,18 @@ class OneFile:
             record = record["translation"]
         if not isinstance(record, dict):
             raise DataError(f"{where}: must be a JSON object, but has type `{type(record).__name__}` instead.")
-        source, target = (self._field(record, name, where) for name in self.fields or ("src", "tgt"))
+        names = self.fields or ("src", "tgt")
+        if self.langs is not None and set(self.langs) <= set(record):
+            names = self.langs
+        source, target = (self._field(record, name, where) for name in names)
         return source, target
 
     def _field(self, record: dict[str, Any], name: str, where: str) -> str:
         if name not in record:
             found = ", ".join(f"`{key}`" for key in record)
             hint = f"Name the two fields with {option('fields')}."
+            if self.langs is not None:
+                hint = f"`src` and `tgt`, or `{self.langs[0]}` and `{self.langs[1]}`, are required."
             raise DataError(f"{where}: has no field `{name}`, only {found}. {hint}")
         if not isinstance(record[name], str):
             kind = type(record[name]).__name__

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -16,7 +18,39 @@ from lamina.corpus.reading import Pair
 from lamina.errors import DataError, UsageError
 
 KNOWN_FIELDS = (("src", "tgt"), ("source", "target"))
+LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]+)?")  # the name of a column that is the code of a language
 Fields = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of records are source and target."""
+
+    fields: Fields | None = None  # their names
+    langs: Fields | None = None  # the languages of source and target, which columns may be named after
+    in_order: bool = True  # whether two columns with other names are source and target in their order
+
+    def choose(self, record: Mapping[str, Any], where: str) -> Fields:
+        """The names of source and target in a record: the given ones, its languages, a common pair, or the only two."""
+        names = list(record)
+        langs = self.langs if self.langs is not None and self.langs[0] != self.langs[1] else None
+        known = [self.fields] if self.fields is not None else [*([langs] if langs else []), *KNOWN_FIELDS]
+        for pair in known:
+            if set(pair) <= set(names):
+                return pair
+        free = self.fields is None and not (langs and all(map(LANGUAGE.fullmatch, names)))
+        if free and self.in_order and len(names) == 2:
+            return names[0], names[1]
+        found = ", ".join(f"`{name}`" for name in names)
+        wanted = f"`{known[0][0]}` and `{known[0][1]}` are required."
+        if free:
+            wanted = (
+                "Name the two columns with fields=(source, target)." if self.in_order else f"{wanted[:-1]}, or pairs."
+            )
+        raise DataError(f"{where}: has the columns {found}. {wanted}")
+
+
+ANY = Columns()
 
 
 def is_path(given: object) -> TypeGuard[StrPath]:
@@ -29,16 +63,14 @@ def are_two_paths(given: object) -> TypeGuard[tuple[StrPath, StrPath]]:
     return isinstance(given, tuple | list) and len(given) == 2 and all(map(is_path, given))
 
 
-def read_records(
-    records: Iterable[Any], name: str, fields: Fields | None = None, langs: Fields | None = None
-) -> Iterator[Pair]:
+def read_records(records: Iterable[Any], name: str, columns: Columns = ANY) -> Iterator[Pair]:
     """Parse records into pairs, lazily; `name` is for error messages. The first mapping fixes the fields of all."""
     refuse_others(records, name)
-    number = 0
+    fields, number = columns.fields, 0
     for number, record in enumerate(records, start=1):
         where = f"{name}, pair {number:,}"
         if fields is None and isinstance(record, Mapping):
-            fields = fields_of(record, langs, where)
+            fields = columns.choose(named_texts(record), where)
         yield parse_record(record, fields, where)
     if number == 0:
         raise DataError(f"{name}: has no pairs.")
@@ -48,6 +80,9 @@ def refuse_others(records: Iterable[Any], name: str) -> None:
     """Raise unless given an iterable of pairs; a mapping may be all splits of a dataset instead of one."""
     if isinstance(records, Mapping):
         keys = ", ".join(map(repr, records))
+        if len(records) == 2 and all(map(is_column, records.values())):
+            parts = ", ".join(f"{name}[{key!r}]" for key in records)
+            raise UsageError(f"{name}: must be pairs, but is a mapping of two columns; pass zip({parts}).")
         raise UsageError(f"{name}: must be pairs, but is a mapping with the keys {keys}; pass one of its values.")
     if hasattr(records, "itertuples"):
         raise UsageError(f"{name}: must be pairs, but is a data frame; pass zip(frame[source], frame[target]).")
@@ -55,18 +90,22 @@ def refuse_others(records: Iterable[Any], name: str) -> None:
         raise UsageError(f"{name}: must be files or pairs, but is {records!r} instead.")
 
 
-def fields_of(record: Mapping[str, Any], langs: Fields | None, where: str) -> Fields:
-    """The fields of source and target in a mapping; `langs` selects among languages under `translation`."""
+def is_column(given: object) -> bool:
+    """Whether this is a list of texts."""
+    return isinstance(given, list) and bool(given) and isinstance(given[0], str)
+
+
+def named_texts(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a record that has its texts: the value of `translation`, or the record itself."""
     inner = record.get("translation")
-    return choose_fields(inner, langs, where) if isinstance(inner, Mapping) else choose_fields(record, None, where)
+    return inner if isinstance(inner, Mapping) else record
 
 
 def parse_record(record: Any, fields: Fields | None, where: str) -> Pair:
     """Parse a pair of texts, a mapping with two fields, or one with both languages under `translation`."""
     if isinstance(record, Mapping):
-        inner = record.get("translation")
-        named: Mapping[str, Any] = inner if isinstance(inner, Mapping) else record
-        pair = tuple(named[field] for field in choose_fields(named, fields, where))
+        texts = named_texts(record)
+        pair = tuple(texts[field] for field in Columns(fields).choose(texts, where))
     else:
         pair = tuple(record) if isinstance(record, tuple | list) else (record,)
     if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
@@ -76,35 +115,19 @@ def parse_record(record: Any, fields: Fields | None, where: str) -> Pair:
     return pair[0], pair[1]
 
 
-def choose_fields(record: Mapping[str, Any], fields: Fields | None, where: str) -> Fields:
-    """The fields of source and target: the given ones, a common pair of names, or the only two."""
-    names = list(record)
-    for known in (fields,) if fields is not None else KNOWN_FIELDS:
-        if set(known) <= set(names):
-            return known
-    if fields is None and len(names) == 2:
-        return names[0], names[1]
-    found = ", ".join(f"`{name}`" for name in names)
-    wanted = "Name the two columns with fields=(source, target)."
-    if fields is not None:
-        wanted = f"`{fields[0]}` and `{fields[1]}` are required."
-    raise DataError(f"{where}: has the columns {found}. {wanted}")
-
-
-def languages_of(record: Any, fields: Fields | None) -> Fields | None:
-    """The languages that a record names under `translation`, source first."""
-    inner = record.get("translation") if isinstance(record, Mapping) else None
-    return choose_fields(inner, fields, "translation") if isinstance(inner, Mapping) else None
-
-
-def write_records(
-    records: Iterable[Any], path: Path, name: str, fields: Fields | None, langs: Fields | None = None
-) -> Fields | None:
-    """Write records to a .jsonl.zst file, which can be read repeatedly; return the languages that they name."""
+def write_records(records: Iterable[Any], path: Path, name: str, columns: Columns) -> Fields | None:
+    """Write records to a .jsonl.zst file, which can be read repeatedly; return the fields, if the first has names."""
     refuse_others(records, name)
     stream = iter(records)
     first = list(islice(stream, 1))
     with path.open("wb") as file, zstandard.ZstdCompressor(level=1).stream_writer(file) as packed:
-        for source, target in read_records(chain(first, stream), name, fields, langs):
+        for source, target in read_records(chain(first, stream), name, columns):
             packed.write(json.dumps({"src": source, "tgt": target}).encode("ascii") + b"\n")
-    return languages_of(first[0], fields or langs)
+    return columns.choose(named_texts(first[0]), name) if isinstance(first[0], Mapping) else None
+
+
+def languages_of(fields: Fields | None) -> Fields | None:
+    """The languages of source and target, if the fields are named after them."""
+    if fields is None or fields in KNOWN_FIELDS or not all(map(LANGUAGE.fullmatch, fields)):
+        return None
+    return fields

@@ -14,7 +14,15 @@ from lamina.corpus.m2 import M2File
 from lamina.corpus.plan import PairSource
 from lamina.corpus.prepared import META
 from lamina.corpus.reading import OneFile, TwoFiles, read_test
-from lamina.corpus.records import Fields, are_two_paths, is_path, read_records, write_records
+from lamina.corpus.records import (
+    Columns,
+    Fields,
+    are_two_paths,
+    is_path,
+    languages_of,
+    read_records,
+    write_records,
+)
 from lamina.errors import DataError, UsageError
 from lamina.text.sentences import LINE_BREAK
 
@@ -27,10 +35,10 @@ class SourceFinder:
 
     scratch: Path
     fields: Fields | None = None  # the two fields of .jsonl files and records
-    langs: Fields | None = None  # the languages to read of records that have several under `translation`
+    langs: Fields | None = None  # the languages of source and target
     line_break: str = " "  # replaces line breaks within a field
     annotator: str | None = None  # of .m2 files
-    languages: Fields | None = None  # set by the training records, if they name them
+    named: Fields | None = None  # the fields of the training records, which the other splits share
 
     def find(self, split: str, given: Pairs) -> PairSource:
         """Find the pairs of a split: two files, one file (.tsv, .jsonl, .m2), or pairs."""
@@ -43,17 +51,18 @@ class SourceFinder:
             path = Path(given)
             return M2File(path, self.annotator) if path.suffix == ".m2" else self._one_file(path, self.fields)
         path = self.scratch / f"{split}.jsonl.zst"
-        named = write_records(given, path, split, self.fields, self.langs)  # type: ignore[arg-type]
+        columns = Columns(self.fields or self.named, self.langs)
+        fields = write_records(given, path, split, columns)  # type: ignore[arg-type]
         if split == "train":
-            self.languages = named
+            self.named = fields
         return self._one_file(path)
 
     def _one_file(self, path: Path, fields: Fields | None = None) -> OneFile:
         return OneFile(path, fields, self.line_break)
 
 
-def read_pairs(given: Pairs, name: str) -> tuple[list[str], list[str]]:
-    """Read both sides of a small set of pairs, which must not be empty."""
+def read_pairs(given: Pairs, name: str, langs: Fields | None = None) -> tuple[list[str], list[str]]:
+    """Read both sides of a small set of pairs, which must not be empty; `langs` may name the columns of records."""
     if are_two_paths(given):
         source, target = map(Path, given)
         return read_test(source, target)
@@ -62,13 +71,13 @@ def read_pairs(given: Pairs, name: str) -> tuple[list[str], list[str]]:
             raise UsageError(
                 f"{Path(given)}: is prepared data, which has no text; give the files or pairs of the test set."
             )
-        given = OneFile(Path(given))
+        given = OneFile(Path(given), langs=langs)
     if isinstance(given, TwoFiles | OneFile | M2File):
         pairs = list(given.pairs())
         if not pairs:
             raise DataError(f"{given.paths[0]}: has no pairs.")
     else:
-        pairs = list(read_records(given, name))  # type: ignore[arg-type]
+        pairs = list(read_records(given, name, Columns(None, langs, in_order=False)))  # type: ignore[arg-type]
     return [source for source, _ in pairs], [target for _, target in pairs]
 
 
@@ -91,7 +100,7 @@ def find_sources(
     with scratch_beside(out, any(map(is_from_python, (train, valid, test)))) as scratch:
         finder = SourceFinder(scratch, fields, langs, line_break, None if annotator is None else str(annotator))
         required = finder.find("train", train), finder.find("valid", valid)
-        yield (*required, None if test is None else finder.find("test", test)), finder.languages
+        yield (*required, None if test is None else finder.find("test", test)), languages_of(finder.named)
 
 
 @contextmanager

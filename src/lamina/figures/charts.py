@@ -99,7 +99,15 @@ def bar_chart(groups: Sequence[str], series: Sequence[Bars], y: Axis, label: str
 
 
 def _bar(
-    frame: _Frame, y: Axis, bars: Bars, position: int, group: str, index: int, left: float, bar_width: float, digits: int
+    frame: _Frame,
+    y: Axis,
+    bars: Bars,
+    position: int,
+    group: str,
+    index: int,
+    left: float,
+    bar_width: float,
+    digits: int,
 ) -> list[str]:
     """Draw one bar with its interval and value."""
     value, gap, centre = bars.values[position], min(1.0, 0.1 * bar_width), left + bar_width / 2

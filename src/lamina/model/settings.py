@@ -87,6 +87,9 @@ class HeadSettings(Settings, ABC):
         """Build a head over the softmax matrix, which may be shared with an embedding."""
 
 
+OWN = " A type of your own must be added to its dict first, as `Add a bridge` in the documentation shows."
+
+
 def choose(table: Mapping[str, type[Settings]]) -> Callable[[Any], Any]:
     """A validator that looks up the class for `{"type": name, …}` in a socket's table."""
 
@@ -105,7 +108,7 @@ def choose(table: Mapping[str, type[Settings]]) -> Callable[[Any], Any]:
             raise PydanticCustomError(
                 "choice",
                 "must be one of {names}, but is {value} instead.{hint}",
-                {"key": "type", "names": ", ".join(table), "value": f"`{name}`", "hint": nearest(name, table)},
+                {"key": "type", "names": ", ".join(table), "value": f"`{name}`", "hint": nearest(name, table) or OWN},
             )
         return table[name].model_validate(value)
 

@@ -192,6 +192,9 @@ def model_data(
         unknown.append(Problem("system", f"`{system}` is not a system.{hint} `lamina systems` lists all systems."))
     if unknown:
         problems.extend(unknown)
+        known = [*ModelConfig.keys(), "size"]
+        mistakes = [str(key) for key in own if key not in known]
+        problems.extend(Problem(f"model.{key}", f"not an option.{nearest(key, known)}") for key in mistakes)
         return None
     given = [key for key in ("source_vocab", "target_vocab") if own.pop(key, None) is not None]
     if len(given) == 1:  # a run's resolved recipe has both, and may be reused for other data

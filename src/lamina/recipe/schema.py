@@ -63,10 +63,8 @@ class TrainSettings(Settings):
     def problems(self) -> Iterator[Problem]:
         """Incompatible options."""
         if self.schedule != "constant" and self.warmup >= self.max_steps:
-            yield Problem(
-                "train.warmup",
-                f"must be less than max_steps {self.max_steps}, but is {self.warmup} instead.",
-            )
+            found = f"is {self.warmup} instead" if "warmup" in self.model_fields_set else f"is {self.warmup} by default"
+            yield Problem("train.warmup", f"must be less than max_steps {self.max_steps}, but {found}.")
         if self.best_by == "bleu" and not self.bleu_sentences:
             yield Problem("train.best_by", "`bleu` needs `bleu_sentences`, the number of pairs to translate.")
         if self.optimizer == "adam" and self.weight_decay > 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, overload
@@ -11,9 +12,10 @@ from typing import Any, Literal, TypedDict, overload
 from lamina.base.files import StrPath
 from lamina.base.progress import Progress, no_progress
 from lamina.base.reading import read_lines
+from lamina.corpus.reading import TwoFiles
 from lamina.corpus.records import are_two_paths, is_path
 from lamina.corpus.sources import read_pairs
-from lamina.errors import UsageError
+from lamina.errors import LaminaError, UsageError
 from lamina.figures.tables import html_table
 from lamina.names import nearest
 from lamina.recipe.decode import SearchSettings
@@ -22,6 +24,8 @@ from lamina.scoring.files import read_test_set
 from lamina.scoring.metrics import build_metrics
 from lamina.scoring.protocol import Gold, Score, score
 from lamina.scoring.significance import score_interval
+from lamina.store.hub import fetch
+from lamina.text.pipeline import find_languages
 from lamina.translation import Translator, load
 
 TestSet = tuple[StrPath, StrPath] | StrPath | Iterable[Any]  # two files, one file, or pairs
@@ -69,8 +73,9 @@ def open_test_set(
     lowercase: bool = False,
     m2: bool = False,
     tokenize: str | None = None,
+    langs: tuple[str, str] | None = None,
 ) -> tuple[list[str], Gold]:
-    """Open a test set as sources and gold; `references` are additional reference files."""
+    """Open a test set as sources and gold; `references` are additional files, and `langs` may name columns."""
     for each in references:
         if not is_path(each):
             raise UsageError(f"references must be files, but one is a {type(each).__name__} instead.")
@@ -79,10 +84,12 @@ def open_test_set(
         test = (test, test)
     if are_two_paths(test):
         source, target = map(Path, test)
+        if langs is not None and not m2:
+            TwoFiles(source, target).check_direction(langs, "test set")
         return read_test_set((source, target), more, lowercase=lowercase, m2=m2, tokenize=tokenize)
     if m2:
         raise UsageError("m2 needs files: an .m2 file, or (source, .m2 file).")
-    sources, targets = read_pairs(test, "test")
+    sources, targets = read_pairs(test, "test", langs)
     gold = [targets, *(list(read_lines(path)) for path in more)]
     return sources, Gold(gold, sources, lowercase, ["test", *map(str, more)], None, tokenize)
 
@@ -126,6 +133,15 @@ def open_run(run: StrPath | Translator, loading: LoadingOptions, progress: Progr
     translator = run if isinstance(run, Translator) else load(run, **loading)
     progress(f"loading {name_of(run)}", 1, 1)
     return translator
+
+
+def languages_of(run: StrPath | Translator | None) -> tuple[str, str] | None:
+    """The languages of a run, which may name the columns of its test sets; None if it cannot be read."""
+    if isinstance(run, Translator):
+        return run.text.source.language, run.text.target.language
+    with suppress(LaminaError):  # loading it will explain
+        return find_languages(fetch(run)) if isinstance(run, str | os.PathLike) else None
+    return None
 
 
 def run_on_test(

@@ -8,7 +8,7 @@ from pathlib import Path
 from lamina.base.reading import read_lines
 from lamina.base.wording import counted
 from lamina.corpus.m2_format import parse_m2
-from lamina.corpus.reading import read_test
+from lamina.corpus.reading import language_of, read_test
 from lamina.errors import DataError
 from lamina.scoring.m2 import require_one_file
 from lamina.scoring.protocol import Gold
@@ -48,12 +48,6 @@ def read_texts(
         check(path, lines)
     source_lines = None if source is None else check(source, list(read_lines(source)))
     return outputs, Gold(reference_lines, source_lines, lowercase, names, language_of(first), tokenize)
-
-
-def language_of(path: Path) -> str | None:
-    """Language code in a file's suffix, ignoring compression suffixes."""
-    suffixes = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")]
-    return suffixes[-1].lstrip(".") if suffixes else None
 
 
 def read_test_set(

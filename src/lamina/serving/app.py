@@ -37,6 +37,7 @@ BODY = {
     }
 }
 
+PROXIES = frozenset({"forwarded", "via", "x-real-ip"})  # headers that proxies add, besides X-Forwarded-*
 log = logging.getLogger("lamina.serve")
 
 
@@ -167,9 +168,8 @@ def add_operation(app: FastAPI, service: Service) -> None:
 
     @app.post("/admin/reload", summary="Reload the models")
     async def reload(request: Request) -> Response:
-        """Accepted from this machine only. The old models serve requests until the new ones are ready."""
-        forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
-        if request.client is None or request.client.host not in LOOPBACK or forwarded:
+        """Accepted from this machine only, not through a proxy. The old models answer until the new ones are ready."""
+        if request.client is None or request.client.host not in LOOPBACK or is_proxied(request):
             raise Refusal(404, "not_found", "Not found.")
         try:
             await service.supervisor.reload()
@@ -177,6 +177,11 @@ def add_operation(app: FastAPI, service: Service) -> None:
             log.error("reload failed: %s", error)
             raise Refusal(503, "reload_failed", "The new models could not be loaded; keeping the old ones.") from None
         return as_json({"status": "reloaded"})
+
+
+def is_proxied(request: Request) -> bool:
+    """Whether a proxy passed the request on, perhaps for another machine; it adds headers of its own."""
+    return any(name in PROXIES or name.startswith("x-forwarded-") for name in request.headers)
 
 
 def add_page(app: FastAPI) -> None:

@@ -173,7 +173,8 @@ def texts_of(form: Form) -> tuple[list[str], bool]:
         return [given], False
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given, True
-    raise Refusal(400, "invalid", "Invalid request: missing q parameter (a text or a list of texts).")
+    hint = " JSON needs the header Content-Type: application/json." if any("{" in name for name in form.fields) else ""
+    raise Refusal(400, "invalid", f"Invalid request: missing q parameter (a text or a list of texts).{hint}")
 
 
 def number_of(form: Form, name: str) -> int:

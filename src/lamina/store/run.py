@@ -76,7 +76,15 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The records of training: losses, validations and gradient norms, by step."""
+        """The records of training by step, as mappings with a `kind`.
+
+        `train` has `loss`, `nll`, `lr` and `tokens_per_second`; `valid` has `loss`, `nll`, `perplexity`, `best` and,
+        with SurfaceFusion's unnormalised loss, `normalised_nll`; `gradients` has the norm of each layer as `encoder`.
+
+        Example:
+            >>> [record["nll"] for record in lamina.Run("runs/first").history if record["kind"] == "valid"]
+            [..., ...]
+        """
         return read_records(self.folder).lines
 
     def plot(self) -> Figure:

@@ -145,6 +145,14 @@ def find_text(place: Path) -> Path:
     raise DataError(f"{place}: is not a data folder, run or model with a text pipeline.")
 
 
+def find_languages(place: Path) -> tuple[str, str]:
+    """The languages of source and target of a data folder, a run or a model."""
+    path = find_text(place) / DESCRIPTION
+    with damage_named(path):
+        source, target = read_json(path)["languages"]
+    return str(source), str(target)
+
+
 def as_pipeline(given: TextPipeline | Vocabularies | str | os.PathLike[str]) -> TextPipeline:
     """A pipeline as given, loaded from a folder, or over the symbols of vocabularies."""
     if isinstance(given, TextPipeline):

@@ -94,6 +94,10 @@ def resumed_window(state: dict[str, Any], ranks: Ranks) -> Window:
 def start_from(folder: Path, model: Seq2Seq, data: PreparedData) -> None:
     """Initialise the weights from another model with the same vocabularies."""
     folder, loaded = load_for(folder, data)
+    if model.config.encoder.type == "grown" and loaded.model.config.encoder.type != "grown":
+        raise UsageError(
+            f"To grow a deeper model around {folder}, use {option('grow_from')}, not {option('init_from')}."
+        )
     assign_weights(model, dict(loaded.model.named_parameters()), str(folder))
 
 

@@ -130,7 +130,7 @@ class Translator:
 
         With `nbest`, each translation has this many alternatives, and the beam is at least as large. Translations start
         with `prefixes`, one per text. `sampling` (`lamina.SamplingSettings`) replaces beam search. `search` takes the
-        fields of `SearchSettings`, such as `beam`; the defaults are the run's. With `attention`, each translation
+        keys of `lamina.SearchOptions`, such as `beam`; the defaults are the run's. With `attention`, each translation
         records what its tokens attended to (`plot_attention`); its alternatives in `nbest` do not.
 
         Example:
