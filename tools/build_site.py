@@ -165,7 +165,7 @@ class Links(HTMLParser):
         if tag == "link" and given.get("rel") not in ("canonical", "prev", "next"):
             self.loads.append(given.get("href", ""))
         if tag in ("script", "img", "iframe", "source"):
-            self.loads.append(given.get("src", ""))
+            self.loads.append(given.get("src") or given.get("srcset", ""))
 
 
 def check(site: Path) -> list[str]:

@@ -26,7 +26,8 @@ th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.9rem 0.3rem 0;
 th { color: var(--soft); font-weight: 600; } td.number { text-align: right; }
 mark { background: var(--mark); color: inherit; border-radius: 0.2rem; padding: 0 0.15rem; }
 mark.gap { cursor: help; font-weight: 700; }
-a { color: var(--accent); } nav ul { columns: 16rem; padding-left: 1.2rem; } .signature { overflow-wrap: anywhere; }
+a { color: var(--accent); } nav ul { columns: 17rem; column-gap: 2.4rem; padding-left: 1.2rem; }
+.signature { overflow-wrap: anywhere; }
 summary { cursor: pointer; color: var(--accent); padding: 0.3rem 0; } details { margin: 0.3rem 0 1rem; }
 dl { margin: 0; display: grid; grid-template-columns: max-content 1fr; gap: 0.1rem 1rem; } dd { margin: 0; }
 dt { color: var(--soft); font-size: 0.85rem; line-height: 1.75; }
