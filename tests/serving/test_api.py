@@ -160,6 +160,11 @@ def test_what_is_wrong_is_said(server: Running, body: bytes, status: int, code: 
     assert "pydantic" not in response.text
 
 
+def test_the_closest_field_is_suggested(server: Running) -> None:
+    answer = server.post("/v1/translate", {"texts": ["a"], "beams": 3})
+    assert answer.json()["error"]["message"] == "beams: not a field. Did you mean `beam`?"
+
+
 @pytest.mark.parametrize(
     "text", ["\x00A\x00 dog.", "\u2028\ufeff", "🐕" * 50, "\u202eA dog", "A\tdog\x85runs", "日本語。"]
 )

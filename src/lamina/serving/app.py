@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
+from lamina.names import nearest
 from lamina.serving.answers import as_json, finish_job, log_texts
 from lamina.serving.guard import Receive, Scope, Send, error_answer
 from lamina.serving.libre import add_dialect
@@ -218,4 +219,7 @@ def parse(body: bytes) -> TranslateRequest:
         if first["type"] == "json_invalid":
             raise Refusal(400, "invalid_json", "The body is not JSON in UTF-8.") from None
         place = ".".join(str(part)[:40] for part in first["loc"]) or "body"
+        if first["type"] == "extra_forbidden":
+            known = TranslateRequest.model_fields
+            raise Refusal(422, "invalid", f"{place}: not a field.{nearest(str(first['loc'][-1]), known)}") from None
         raise Refusal(422, "invalid", f"{place}: {first['msg']}.") from None
