@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,28 @@ def test_columns_that_are_no_languages_keep_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("records", [EN_DE, DE_EN, [{"translation": record} for record in DE_EN]])
 def test_a_test_set_is_read_in_the_direction_of_the_run(records: Any) -> None:
     assert read_pairs(records, "test", ("en", "de")) == tuple(map(list, zip(*PAIRS, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("langs", "record", "message"),
+    [
+        (("en", "de"), '{"de": "b", "en": "a"}', ""),
+        (("en", "de"), '{"src": "a", "tgt": "b"}', ""),
+        (("en", "en"), '{"src": "a", "tgt": "b"}', ""),
+        (("en", "de"), '{"a": "x", "b": "y"}', "only `a`, `b`. `src` and `tgt` or `en` and `de` are required."),
+        (("en", "en"), '{"en": "x"}', "only `en`. `src` and `tgt` are required."),
+    ],
+)
+def test_a_file_of_pairs_is_read_in_the_direction_of_the_run(
+    tmp_path: Path, langs: tuple[str, str], record: str, message: str
+) -> None:
+    path = tmp_path / "test.jsonl"
+    path.write_text(record + "\n")
+    if message:
+        with pytest.raises(DataError, match=re.escape(message)):
+            read_pairs(path, "test", langs)
+    else:
+        assert read_pairs(path, "test", langs) == (["a"], ["b"])
 
 
 def test_columns_of_a_test_set_are_not_guessed() -> None:

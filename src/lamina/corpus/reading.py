@@ -110,7 +110,8 @@ class OneFile:
             found = ", ".join(f"`{key}`" for key in record)
             hint = f"Name the two fields with {option('fields')}."
             if self.langs is not None:
-                hint = f"`src` and `tgt`, or `{self.langs[0]}` and `{self.langs[1]}`, are required."
+                choices = dict.fromkeys((("src", "tgt"), self.langs))
+                hint = f"{' or '.join(f'`{source}` and `{target}`' for source, target in choices)} are required."
             raise DataError(f"{where}: has no field `{name}`, only {found}. {hint}")
         if not isinstance(record[name], str):
             kind = type(record[name]).__name__

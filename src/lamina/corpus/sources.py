@@ -63,8 +63,11 @@ class SourceFinder:
 
 def read_pairs(given: Pairs, name: str, langs: Fields | None = None) -> tuple[list[str], list[str]]:
     """Read both sides of a small set of pairs, which must not be empty; `langs` may name the columns of records."""
+    if langs is None or langs[0] == langs[1]:
+        langs = ("src", "tgt")
     if are_two_paths(given):
         source, target = map(Path, given)
+        TwoFiles(source, target).check_direction(langs, name)
         return read_test(source, target)
     if is_path(given):
         if (Path(given) / META).is_file():

@@ -48,7 +48,7 @@ def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "be
 
 def similar(path: Path) -> str:
     """A hint for a path that does not exist: a folder with a similar name, or a model on the Hub."""
-    if path.parent.is_dir():
+    if os.access(path.parent, os.R_OK):
         matches = get_close_matches(path.name, [each.name for each in path.parent.iterdir() if each.is_dir()], n=1)
         return f" Did you mean `{path.parent / matches[0]}`?" if matches else ""
     return f" For a model on the Hugging Face Hub, give {SCHEME}{path}." if REPOSITORY.fullmatch(str(path)) else ""
