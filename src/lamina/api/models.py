@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def build(system: str | None = None, *, vocab_size: int | tuple[int, int], size: str = "base", **model: Any) -> Seq2Seq:
     """Build an untrained model: a published system, your own choice of encoder, bridge and head, or a mixture.
 
-    `model` takes the keys of a recipe's `model`, which override `size` and `system`. The result is a
-    `torch.nn.Module`; `vocab_size` is one number for both sides, or `(source, target)`.
+    `size` is `tiny`, `small`, `iwslt`, `base` or `big`. `model` takes the keys of a recipe's `model`, which override
+    `size` and `system`. The result is a `torch.nn.Module`; `vocab_size` is one number for both sides, or
+    `(source, target)`.
 
     Example:
         >>> model = lamina.build("msc", size="tiny", vocab_size=1000, encoder={"layers": 8}, head={"type": "surface"})

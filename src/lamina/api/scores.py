@@ -85,7 +85,7 @@ def compare(
 
     The first system is the baseline: the first of `baselines` (`"copy"`, `"lead-3"`) if there are any, else the first
     run. `significance`, `samples` and `seed` are options of `lamina compare`; the other arguments are those of
-    `lamina.evaluate` and apply to every run.
+    `lamina.evaluate` and apply to every run. A run is named by its path, a loaded model `model N` by its position.
 
     Example:
         >>> comparison = lamina.compare(["runs/first", "runs/second"], ("test.en", "test.de"), metrics="chrf")
@@ -214,8 +214,8 @@ def rescore(
     """Compute a model's log-probabilities of given translations, like `lamina rescore`.
 
     `pairs` are sources and translations, in the forms of `test` in `lamina.evaluate`. Each result has the given text,
-    its `log_prob` and its `score`: log p divided by the length (incl. eos) to the power of `lenpen`. `loading` takes
-    the arguments of `lamina.load`.
+    its `log_prob` and its `score`: log p divided by the length (incl. eos) to the power of `lenpen` (default: the
+    run's). `loading` takes the arguments of `lamina.load`.
 
     Example:
         >>> good, bad = lamina.rescore("runs/first", [("A dog.", "Ein Hund."), ("A dog.", "Haus")])

@@ -36,7 +36,11 @@ class ProjectedSource:
 
 
 class Seq2Seq(nn.Module):
-    """A sequence-to-sequence model with any encoder, bridge and head."""
+    """A sequence-to-sequence model with any encoder, bridge and head.
+
+    Its special tokens are `pad_id` 1, `eos_id` 2 and `unk_id` 3; prefixes begin with `start_id`. Padding does not count
+    in the loss.
+    """
 
     bos_id, pad_id, eos_id, unk_id = BOS, PAD, EOS, UNK
 
