@@ -33,8 +33,8 @@ def inline(tex: str, punctuation: str) -> str:
 
 def mathml(tex: str, display: str) -> str:
     """Convert one equation; MathML needs the spaces that TeX sets around the names of functions."""
-    tex = re.sub(r"\\log\s*(?=[a-zA-Z\\])", r"\\log\\,", tex.strip())
-    tex = re.sub(r"(?<=[\w)}])\s*\\log", r"\\,\\log", tex)
+    tex = re.sub(r"\\log(?![a-zA-Z])\s*(?=[a-zA-Z\\])", r"\\log\\,", tex.strip())
+    tex = re.sub(r"(?<=[\w)}])\s*\\log(?![a-zA-Z])", r"\\,\\log", tex)
     made: str = convert(tex, display=display)
     made = made.replace("<mi>;</mi>", "<mo>;</mo>")  # an operator has space around it
     return made.replace('<mo accent="true">&#x02015;', '<mo stretchy="true">&#x0203E;')  # a bar as wide as its formula

@@ -101,8 +101,11 @@ def describe_parameter(function: Any, parameter: Any) -> str:
 
 def mark(text: str) -> str:
     """Mark options and numbers in plain text as code, and exponents."""
-    marked = re.sub(r"(?<![`\w-])(--[a-z][\w-]*|\de-\d+)(?!`)", r"`\1`", text)
-    return re.sub(r"\^`?(\w+)`?", r"<sup>\1</sup>", marked)
+    parts = re.split(r"(`[^`]*`)", text)
+    for index in range(0, len(parts), 2):
+        marked = re.sub(r"(?<![\w.-])(--[a-z][\w-]*|\de-\d+)", r"`\1`", parts[index])
+        parts[index] = re.sub(r"\^(\w+)", r"<sup>\1</sup>", marked)
+    return "".join(parts)
 
 
 def recipe() -> Iterator[str]:

@@ -64,7 +64,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: prepare(train=[{"translation": {"en": "a", "de": "b"}}], langs=("en", "fr")),
-        "train, pair 1: has the columns `en`, `de`. `en` and `fr` are required.",
+        "train, pair 1: has the columns `en`, `de`. `en` and `fr` are expected. Name the two columns with fields=",
     ),
     (
         lambda: lamina.train("transformer", "data", "made", model="tiny"),  # type: ignore[arg-type]
@@ -251,8 +251,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         lambda: lamina.evaluate("runs/first", ("test.de", "test.en")),
         "test set: source and target are swapped: test.de test.en, but the direction is en → de.",
     ),
-    (lambda: lamina.load("me/first"), "me/first: not found. For a model on the Hugging Face Hub, give hf:me/first."),
-    (lambda: lamina.load("test.en"), "test.en: is neither a run with a model nor a model folder. To translate a file,"),
+    (lambda: lamina.load("me/first"), "me/first: not found. A model on the Hugging Face Hub is hf:me/first."),
     (
         lambda: lamina.load("runs/first").translate("a", max_new_tokens=4),  # type: ignore[call-overload]
         "max_new_tokens: not an option. Did you mean `max_length`?",
@@ -273,7 +272,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: lamina.build("transformer", vocab_size=50, bridge={"type": "mine"}),
-        "but is `mine` instead. A type of your own must be added to its dict first, as `Add a bridge` in the docu",
+        "but is `mine` instead. To use a type of your own, register it first (see `Add a bridge` in the documentat",
     ),
     (lambda: lamina.analyze.gradients([]), "No run was given."),
     (lambda: lamina.analyze.gradients(3), "run must be the path of a run, or a Run, but is 3 instead."),  # type: ignore[arg-type]

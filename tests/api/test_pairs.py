@@ -71,7 +71,7 @@ def test_the_training_data_fix_the_order_of_columns(tmp_path: Path, valid: Any) 
 def test_languages_select_columns(tmp_path: Path) -> None:
     data = lamina.prepare(DE_EN, EN_DE, tmp_path / "data", langs=("en", "de"), workers=1, progress=False)
     assert texts(data, "valid") == PAIRS[0]
-    with pytest.raises(DataError, match=r"train, pair 1: has the columns `de`, `en`\. `en` and `fr` are required\.$"):
+    with pytest.raises(DataError, match=r"`de`, `en`\. `en` and `fr` are expected\. Name the two columns with fields="):
         lamina.prepare(DE_EN, EN_DE, tmp_path / "other", langs=("en", "fr"), progress=False)
 
 
@@ -92,8 +92,12 @@ def test_a_test_set_is_read_in_the_direction_of_the_run(records: Any) -> None:
         (("en", "de"), '{"de": "b", "en": "a"}', ""),
         (("en", "de"), '{"src": "a", "tgt": "b"}', ""),
         (("en", "en"), '{"src": "a", "tgt": "b"}', ""),
-        (("en", "de"), '{"a": "x", "b": "y"}', "only `a`, `b`. `src` and `tgt` or `en` and `de` are required."),
-        (("en", "en"), '{"en": "x"}', "only `en`. `src` and `tgt` are required."),
+        (
+            ("en", "de"),
+            '{"a": "x", "b": "y"}',
+            "only `a`, `b`. `src` and `tgt` are required, or the languages of the run.",
+        ),
+        (("en", "en"), '{"en": "x"}', "only `en`. `src` and `tgt` are required, or the languages of the run."),
     ],
 )
 def test_a_file_of_pairs_is_read_in_the_direction_of_the_run(
@@ -109,18 +113,54 @@ def test_a_file_of_pairs_is_read_in_the_direction_of_the_run(
 
 
 def test_columns_of_a_test_set_are_not_guessed() -> None:
-    message = r"test, pair 1: has the columns `a`, `b`\. `en` and `de` are required, or pairs\.$"
+    message = r"`a`, `b`\. `en` and `de` or `src` and `tgt` or `source` and `target` are required\.$"
     with pytest.raises(DataError, match=message):
         read_pairs([{"a": "x", "b": "y"}], "test", ("en", "de"))
 
 
-def test_swapped_files_are_rejected(tmp_path: Path) -> None:
+def write_sides(folder: Path) -> dict[str, Path]:
     for language, lines in zip(("en", "de"), zip(*PAIRS, strict=True), strict=True):
-        (tmp_path / f"text.{language}").write_text("\n".join(lines) + "\n")
-    right, swapped = [tuple(tmp_path / f"text.{each}" for each in pair) for pair in (("en", "de"), ("de", "en"))]
+        (folder / f"text.{language}").write_text("\n".join(lines) + "\n")
+    return {language: folder / f"text.{language}" for language in ("en", "de")}
+
+
+def test_swapped_files_are_rejected(tmp_path: Path) -> None:
+    side = write_sides(tmp_path)
+    right, swapped = (side["en"], side["de"]), (side["de"], side["en"])
     message = r"`valid`: source and target are swapped: \S+text.de \S+text.en, but the direction is en → de\.$"
     with pytest.raises(UsageError, match=message):
-        lamina.prepare(right, swapped, tmp_path / "data", workers=1, progress=False)  # type: ignore[arg-type]
+        lamina.prepare(right, swapped, tmp_path / "data", workers=1, progress=False)
+    with pytest.raises(UsageError, match="`train`: source and target are swapped"):
+        lamina.prepare(swapped, swapped, tmp_path / "data", langs=["en", "de"], progress=False)  # type: ignore[arg-type]
+
+
+def test_the_subwords_of_the_other_direction_can_be_used(tmp_path: Path) -> None:
+    side = write_sides(tmp_path)
+    right, swapped = (side["en"], side["de"]), (side["de"], side["en"])
+    lamina.prepare(right, right, tmp_path / "data", workers=1, progress=False)
+    back = lamina.prepare(swapped, swapped, tmp_path / "back", text_from=tmp_path / "data", workers=1, progress=False)
+    assert texts(back, "valid") == PAIRS[0][::-1]
+    with pytest.raises(UsageError, match="but the direction is de → en"):
+        lamina.prepare(swapped, right, tmp_path / "other", text_from=tmp_path / "data", progress=False)
+
+
+def test_training_files_name_the_columns_of_validation_records(tmp_path: Path) -> None:
+    side = write_sides(tmp_path)
+    data = lamina.prepare((side["en"], side["de"]), DE_EN, tmp_path / "data", workers=1, progress=False)
+    assert texts(data, "valid") == PAIRS[0]
+
+
+def test_common_names_may_differ_between_splits(tmp_path: Path) -> None:
+    valid = [{"tgt": target, "src": source} for source, target in PAIRS]
+    data = lamina.prepare(EN_DE, valid, tmp_path / "data", workers=1, progress=False)
+    assert texts(data, "valid") == PAIRS[0]
+
+
+def test_numbered_columns_keep_their_order(tmp_path: Path) -> None:
+    records = [dict(enumerate(pair)) for pair in PAIRS]
+    data = lamina.prepare(records, records, tmp_path / "data", langs=("en", "de"), workers=1, progress=False)
+    assert texts(data, "valid") == PAIRS[0]
+    assert read_pairs(records, "test")[0][0] == PAIRS[0][0]
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ TRIALS = [
     # models, data and unrelated folders
     Trial("symbolic loop", "translate {tmp}/loop", 3, "loop", lambda tmp: (tmp / "loop").symlink_to(tmp / "loop")),
     Trial("serve nothing", "serve", 2, "RUN is required. Example: lamina serve runs/first"),
+    Trial("translate a file", "translate {tmp}/a", 2, "is a file, not a run or model. To translate it, use --input", text("a")),
     Trial("serve no run", "serve {tmp}/none", 3, "none: not found."),
     Trial("serve without a name", "serve --name =x", 2, "--name must be NAME=RUN"),
     Trial("serve one name twice", "serve --name a={run} --name a={run}", 2, "Two models are named `a`"),

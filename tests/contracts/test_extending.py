@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,10 +34,14 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     (tmp_path / "test_page.py").write_text(f"{use}\n\n{identity}")
     own = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "src"), str(ROOT / "tests")])}
     (commands,) = re.findall(r"^lamina prepare.*?(?=^```)", page, flags=re.DOTALL | re.MULTILINE)
-    commands = commands.replace("max_steps=100", "max_steps=2").replace("lamina ", f"{sys.executable} -m lamina ")
-    train = f"{sys.executable} text.py && {commands}"
+    assert "max_steps=100" in commands
+    python = shlex.quote(sys.executable)
+    commands = commands.replace("max_steps=100", "max_steps=2").replace("lamina ", f"{python} -m lamina ")
+    train = f"{python} text.py && {commands}"
     (tmp_path / "text.py").write_text(text)
-    trained = subprocess.run(train, shell=True, cwd=tmp_path, env=own, capture_output=True, text=True, check=False)
+    trained = subprocess.run(
+        train, shell=True, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300, check=False
+    )
     assert trained.returncode == 0, trained.stderr
     assert "transformer: stack × average × softmax" in trained.stderr
     contracts = [ROOT / "tests" / "contracts" / f"test_{name}.py" for name in ("every_combination", "backends")]

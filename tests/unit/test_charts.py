@@ -68,6 +68,22 @@ def test_bars_start_at_zero_in_both_directions() -> None:
     assert {"easy", "hard", "2", "-1"} <= set(words(drawing))
 
 
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([85.29, 4.0], ["85.3", "4.0"]),
+        ([0.1002, -0.009], ["0.100", "-0.009"]),
+        ([300.0, 0.3], ["300", "0.3"]),
+        ([2e-9, 1e-9], ["2e-09", "1e-09"]),
+        ([0.0, 0.0], ["0", "0"]),
+    ],
+)
+def test_labels_of_bars_have_even_precision(values: list[float], labels: list[str]) -> None:
+    drawing = bar_chart(["a", "b"], [Bars("x", values)], Axis.over("y", values, zero=True))
+    found = [each.text for each in elements(drawing, "text") if each.get("text-anchor") == "middle"]
+    assert [text for text in found if text not in ("a", "b", "y", None)] == labels
+
+
 def test_intervals_are_drawn_around_the_ends_of_bars() -> None:
     drawing = bar_chart(["all"], [Bars("plain", [2.0], [(1.5, 3.0)])], Axis("BLEU", 0, 2))
     (bar,) = elements(drawing, "rect")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -82,10 +83,10 @@ def draw(rows: Sequence[tuple[str, str, int, str, float, float]], column: int, l
     if len({row[2] for row in rows}) == 1:  # a single depth: bars instead of lines
         bars = Bars(label, [float(row[column]) for row in own])
         axis = Axis.over(label, bars.values, zero=True)
-        values = [float(f"{row[column]:.4g}") for row in own]
-        best = max(values) if column == 4 else min(values)
-        names = [row[0] for row, value in zip(own, values, strict=True) if value == best]
-        found = f"{names[0]} is best" if len(names) == 1 else f"{listed(names)} are equal"
+        values = {row[0]: float(f"{row[column]:.4g}") for row in own if math.isfinite(float(row[column]))}
+        best = (max if column == 4 else min)(values.values(), default=0.0)
+        names = [name for name, value in values.items() if value == best]
+        found = f"{names[0]} is best" if len(names) == 1 else f"{listed(names)} are equal" if names else "not finite"
         title = f"{label.split()[0]} on {pairs} pairs, {counted(own[0][2], 'encoder layer')}: {found}"
         return Picture(name, bar_chart([row[0] for row in own], [bars], axis, "run", title), f"{caption}.")
     series = [

@@ -66,7 +66,7 @@ def prepare(
     from lamina.store.hub import fetch
 
     _check(out, subwords, line_breaks, langs, fields, max_ratio, vocab_size, max_source, max_characters, workers)
-    given = text_from and fetch(text_from)
+    given, langs = text_from and fetch(text_from), langs and (langs[0], langs[1])
     text = TextOptions(subwords, vocab_size, bpe_codes, separate_vocab, pretokenized, lowercase, given, langs)
     filters = Filters.without(as_list(no_filter), max_characters, max_ratio)
     how = fields, langs, line_breaks == "symbol" or sentences, annotator

@@ -193,7 +193,8 @@ def _group(references: Any, outputs: int) -> list[list[str]]:
     if counts:
         needed = f"{counted(outputs, 'text')}, one per output, or several lists of as many"
         given = f"{counts[0]:,}" if one else f"{counted(len(several), 'list')} of {counts[0]:,}"
-        hint = " If they are grouped by output, pass list(zip(*references))." if len(several) == outputs else ""
+        grouped = len(several) == outputs and len({len(each) for each in several}) == 1
+        hint = " If they are grouped by output, pass list(zip(*references))." if grouped else ""
         raise UsageError(f"references must be {needed}; given: {given}.{hint}")
     return several
 

@@ -163,8 +163,8 @@ def prepare(
         print(data.report)
         print(f"Prepared: {out}")
     source, target = data.meta["plan"]["languages"]
-    if not quiet and (source, target) in UNNAMED:
-        print(f"lamina: languages `{source}` and `{target}`: name the real ones with --langs.", file=sys.stderr)
+    if not quiet and langs is None and text_from is None and (source, target) in UNNAMED:
+        print(f"lamina: the languages are unknown (`{source}`, `{target}`); --langs names them.", file=sys.stderr)
     copies = (train_m2 is not None or source == target) and not separate_vocab
     system = "pointer-generator" if copies else "surface-fusion"
     say_next("lamina", "train", system, "--data", out, "--out", "runs/first", quiet=quiet)

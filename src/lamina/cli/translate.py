@@ -131,6 +131,9 @@ def translate(
     from lamina.translation import load
     from lamina.translation.shallow_deep import ShallowDeep
 
+    for run in runs:
+        if run.is_file():
+            raise UsageError(f"{run}: is a file, not a run or model. To translate it, use --input {run}.")
     if nbest > 1 and form == "text":
         raise UsageError("--nbest above 1 needs --format jsonl, tsv or moses.")
     if (alignments or attention) and form != "jsonl":

@@ -107,8 +107,9 @@ class Plan:
                     raise DataError(f"{path}: not found ({split} split).")
                 if not path.is_file():
                     raise DataError(f"{path}: is not a regular file; `prepare` reads its inputs more than once.")
-            if isinstance(source, TwoFiles) and split != "train":
-                source.check_direction(self.find_languages(), option(split))
+            if isinstance(source, TwoFiles):
+                own = self.train.languages if isinstance(self.train, TwoFiles) and split != "train" else None
+                source.check_direction(own or self.text.languages, option(split))
 
     def splits(self) -> dict[str, PairSource]:
         """The inputs by split name."""

@@ -45,9 +45,15 @@ class TwoFiles:
                 raise self._mismatch(number, number + rest, source is None)
             yield source, target
 
-    def check_direction(self, langs: tuple[str, str], name: str) -> None:
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """The suffixes of the files, if both have one."""
+        source, target = language_of(self.source), language_of(self.target)
+        return (source, target) if source and target else None
+
+    def check_direction(self, langs: tuple[str, str] | None, name: str) -> None:
         """Raise if the suffixes are the given languages, but in the wrong order."""
-        if langs[0] != langs[1] and (language_of(self.target), language_of(self.source)) == langs:
+        if langs is not None and langs[0] != langs[1] and self.languages == (langs[1], langs[0]):
             raise UsageError(
                 f"{name}: source and target are swapped: {self.source} {self.target}, but the direction is "
                 f"{langs[0]} → {langs[1]}."
@@ -100,7 +106,7 @@ class OneFile:
         if not isinstance(record, dict):
             raise DataError(f"{where}: must be a JSON object, but has type `{type(record).__name__}` instead.")
         names = self.fields or ("src", "tgt")
-        if self.langs is not None and set(self.langs) <= set(record):
+        if self.langs is not None and self.langs[0] != self.langs[1] and set(self.langs) <= set(record):
             names = self.langs
         source, target = (self._field(record, name, where) for name in names)
         return source, target
@@ -110,8 +116,7 @@ class OneFile:
             found = ", ".join(f"`{key}`" for key in record)
             hint = f"Name the two fields with {option('fields')}."
             if self.langs is not None:
-                choices = dict.fromkeys((("src", "tgt"), self.langs))
-                hint = f"{' or '.join(f'`{source}` and `{target}`' for source, target in choices)} are required."
+                hint = "`src` and `tgt` are required, or the languages of the run."
             raise DataError(f"{where}: has no field `{name}`, only {found}. {hint}")
         if not isinstance(record[name], str):
             kind = type(record[name]).__name__

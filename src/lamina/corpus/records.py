@@ -18,7 +18,7 @@ from lamina.corpus.reading import Pair
 from lamina.errors import DataError, UsageError
 
 KNOWN_FIELDS = (("src", "tgt"), ("source", "target"))
-LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]+)?")  # the name of a column that is the code of a language
+LANGUAGE = re.compile(r"[a-z]{2}(?:[-_][A-Za-z]+)?|[a-z]{3}_[A-Z][a-z]{3}")  # names of columns that are languages
 Fields = tuple[str, str]
 
 
@@ -27,30 +27,33 @@ class Columns:
     """Which columns of records are source and target."""
 
     fields: Fields | None = None  # their names
-    langs: Fields | None = None  # the languages of source and target, which columns may be named after
+    likely: tuple[Fields, ...] = ()  # likely names, such as the languages of source and target
     in_order: bool = True  # whether two columns with other names are source and target in their order
 
     def choose(self, record: Mapping[str, Any], where: str) -> Fields:
-        """The names of source and target in a record: the given ones, its languages, a common pair, or the only two."""
+        """The names of source and target in a record: the given, likely or common ones, or the only two."""
         names = list(record)
-        langs = self.langs if self.langs is not None and self.langs[0] != self.langs[1] else None
-        known = [self.fields] if self.fields is not None else [*([langs] if langs else []), *KNOWN_FIELDS]
+        known = (self.fields,) if self.fields is not None else (*self.likely, *KNOWN_FIELDS)
         for pair in known:
             if set(pair) <= set(names):
                 return pair
-        free = self.fields is None and not (langs and all(map(LANGUAGE.fullmatch, names)))
-        if free and self.in_order and len(names) == 2:
+        expected = {name for pair in self.likely for name in pair}
+        if self.fields is None and self.in_order and len(names) == 2 and expected.isdisjoint(names):
             return names[0], names[1]
         found = ", ".join(f"`{name}`" for name in names)
-        wanted = f"`{known[0][0]}` and `{known[0][1]}` are required."
-        if free:
-            wanted = (
-                "Name the two columns with fields=(source, target)." if self.in_order else f"{wanted[:-1]}, or pairs."
-            )
+        wanted = f"{' or '.join(f'`{source}` and `{target}`' for source, target in known)} are required."
+        if self.fields is None and self.in_order:
+            naming = "Name the two columns with fields=(source, target)."
+            wanted = f"`{known[0][0]}` and `{known[0][1]}` are expected. {naming}" if self.likely else naming
         raise DataError(f"{where}: has the columns {found}. {wanted}")
 
 
 ANY = Columns()
+
+
+def distinct(langs: Fields | None) -> tuple[Fields, ...]:
+    """The languages of source and target as likely names of columns, unless they are the same."""
+    return (langs,) if langs is not None and langs[0] != langs[1] else ()
 
 
 def is_path(given: object) -> TypeGuard[StrPath]:
@@ -128,6 +131,6 @@ def write_records(records: Iterable[Any], path: Path, name: str, columns: Column
 
 def languages_of(fields: Fields | None) -> Fields | None:
     """The languages of source and target, if the fields are named after them."""
-    if fields is None or fields in KNOWN_FIELDS or not all(map(LANGUAGE.fullmatch, fields)):
+    if fields is None or not all(isinstance(name, str) and LANGUAGE.fullmatch(name) for name in fields):
         return None
     return fields

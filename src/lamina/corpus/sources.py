@@ -18,6 +18,7 @@ from lamina.corpus.records import (
     Columns,
     Fields,
     are_two_paths,
+    distinct,
     is_path,
     languages_of,
     read_records,
@@ -38,7 +39,7 @@ class SourceFinder:
     langs: Fields | None = None  # the languages of source and target
     line_break: str = " "  # replaces line breaks within a field
     annotator: str | None = None  # of .m2 files
-    named: Fields | None = None  # the fields of the training records, which the other splits share
+    named: Fields | None = None  # the fields of the training records, or the suffixes of the training files
 
     def find(self, split: str, given: Pairs) -> PairSource:
         """Find the pairs of a split: two files, one file (.tsv, .jsonl, .m2), or pairs."""
@@ -46,12 +47,14 @@ class SourceFinder:
             return given
         if are_two_paths(given):
             source, target = map(Path, given)
+            if split == "train":
+                self.named = TwoFiles(source, target).languages
             return TwoFiles(source, target)
         if is_path(given):
             path = Path(given)
             return M2File(path, self.annotator) if path.suffix == ".m2" else self._one_file(path, self.fields)
         path = self.scratch / f"{split}.jsonl.zst"
-        columns = Columns(self.fields or self.named, self.langs)
+        columns = Columns(self.fields, (*distinct(self.langs), *distinct(self.named)))
         fields = write_records(given, path, split, columns)  # type: ignore[arg-type]
         if split == "train":
             self.named = fields
@@ -63,12 +66,10 @@ class SourceFinder:
 
 def read_pairs(given: Pairs, name: str, langs: Fields | None = None) -> tuple[list[str], list[str]]:
     """Read both sides of a small set of pairs, which must not be empty; `langs` may name the columns of records."""
-    if langs is None or langs[0] == langs[1]:
-        langs = ("src", "tgt")
     if are_two_paths(given):
-        source, target = map(Path, given)
-        TwoFiles(source, target).check_direction(langs, name)
-        return read_test(source, target)
+        files = TwoFiles(*map(Path, given))
+        files.check_direction(langs, name)
+        return read_test(files.source, files.target)
     if is_path(given):
         if (Path(given) / META).is_file():
             raise UsageError(
@@ -80,7 +81,7 @@ def read_pairs(given: Pairs, name: str, langs: Fields | None = None) -> tuple[li
         if not pairs:
             raise DataError(f"{given.paths[0]}: has no pairs.")
     else:
-        pairs = list(read_records(given, name, Columns(None, langs, in_order=False)))  # type: ignore[arg-type]
+        pairs = list(read_records(given, name, Columns(None, distinct(langs), in_order=langs is None)))  # type: ignore[arg-type]
     return [source for source, _ in pairs], [target for _, target in pairs]
 
 

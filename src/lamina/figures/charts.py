@@ -122,7 +122,7 @@ def _bar(
         parts = [line(*stroke, kind) for kind in ("halo", "interval") for stroke in strokes]
     parts.insert(0, rectangle(left + gap, min(end, zero), bar_width - 2 * gap, abs(zero - end), index, hint))
     if bar_width >= 4.5 * LETTER:
-        parts.append(text(centre, high - 5 if value >= 0 else max(low, end) + 16, f"{value:.{digits}f}"))
+        parts.append(text(centre, high - 5 if value >= 0 else max(low, end) + 16, _label(value, digits)))
     return parts
 
 
@@ -130,6 +130,12 @@ def _digits(values: Iterable[float]) -> int:
     """Decimals with which the largest of the values has three digits."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return max(0, 2 - math.floor(math.log10(largest))) if largest else 0
+
+
+def _label(value: float, digits: int) -> str:
+    """A value with this number of decimals, or with three digits if they are too many or too few."""
+    text = f"{value:.{digits}f}"
+    return text if digits <= 4 and (float(text) or not value) else f"{value:.3g}"
 
 
 def _horizontal(frame: _Frame, axis: Axis) -> list[str]:

@@ -87,7 +87,7 @@ class HeadSettings(Settings, ABC):
         """Build a head over the softmax matrix, which may be shared with an embedding."""
 
 
-OWN = " A type of your own must be added to its dict first, as `Add a bridge` in the documentation shows."
+OWN = " To use a type of your own, register it first (see `Add a bridge` in the documentation)."
 
 
 def choose(table: Mapping[str, type[Settings]]) -> Callable[[Any], Any]:

@@ -192,7 +192,7 @@ def model_data(
         unknown.append(Problem("system", f"`{system}` is not a system.{hint} `lamina systems` lists all systems."))
     if unknown:
         problems.extend(unknown)
-        known = [*ModelConfig.keys(), "size"]
+        known = [*ModelConfig.keys(), "size", "source_vocab", "target_vocab"]
         mistakes = [str(key) for key in own if key not in known]
         problems.extend(Problem(f"model.{key}", f"not an option.{nearest(key, known)}") for key in mistakes)
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, overload
@@ -15,7 +14,7 @@ from lamina.base.reading import read_lines
 from lamina.corpus.reading import TwoFiles
 from lamina.corpus.records import are_two_paths, is_path
 from lamina.corpus.sources import read_pairs
-from lamina.errors import LaminaError, UsageError
+from lamina.errors import UsageError
 from lamina.figures.tables import html_table
 from lamina.names import nearest
 from lamina.recipe.decode import SearchSettings
@@ -24,7 +23,7 @@ from lamina.scoring.files import read_test_set
 from lamina.scoring.metrics import build_metrics
 from lamina.scoring.protocol import Gold, Score, score
 from lamina.scoring.significance import score_interval
-from lamina.store.hub import fetch
+from lamina.store.loading import find_model_folder
 from lamina.text.pipeline import find_languages
 from lamina.translation import Translator, load
 
@@ -84,8 +83,7 @@ def open_test_set(
         test = (test, test)
     if are_two_paths(test):
         source, target = map(Path, test)
-        if langs is not None and not m2:
-            TwoFiles(source, target).check_direction(langs, "test set")
+        TwoFiles(source, target).check_direction(langs, "test set")
         return read_test_set((source, target), more, lowercase=lowercase, m2=m2, tokenize=tokenize)
     if m2:
         raise UsageError("m2 needs files: an .m2 file, or (source, .m2 file).")
@@ -136,12 +134,10 @@ def open_run(run: StrPath | Translator, loading: LoadingOptions, progress: Progr
 
 
 def languages_of(run: StrPath | Translator | None) -> tuple[str, str] | None:
-    """The languages of a run, which may name the columns of its test sets; None if it cannot be read."""
+    """The languages of a run, which may name the columns of its test sets; None without a run."""
     if isinstance(run, Translator):
         return run.text.source.language, run.text.target.language
-    with suppress(LaminaError):  # loading it will explain
-        return find_languages(fetch(run)) if isinstance(run, str | os.PathLike) else None
-    return None
+    return find_languages(find_model_folder(run)) if isinstance(run, str | os.PathLike) else None
 
 
 def run_on_test(

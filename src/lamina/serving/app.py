@@ -181,7 +181,7 @@ def add_operation(app: FastAPI, service: Service) -> None:
 
 
 def is_proxied(request: Request) -> bool:
-    """Whether a proxy passed the request on, perhaps for another machine; it adds headers of its own."""
+    """Whether a proxy passed the request on, perhaps for another machine; one that adds no header is not recognised."""
     return any(name in PROXIES or name.startswith("x-forwarded-") for name in request.headers)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lamina.errors import DataError, UsageError
-from lamina.names import option
 from lamina.store.checkpoints import Checkpoints
 from lamina.store.hub import REPOSITORY, SCHEME, fetch
 from lamina.store.model_files import is_model_folder
@@ -41,14 +40,14 @@ def find_model_folder(place: str | os.PathLike[str], checkpoint: str | int = "be
         if is_onnx_folder(path):
             raise DataError(f"{path}: is an ONNX export, which can only translate; use the run that was exported.")
         if not is_model_folder(path / "model"):
-            hint = f" To translate a file, use {option('input', str(path))}." if path.is_file() else ""
-            raise DataError(f"{path}: is neither a run with a model nor a model folder.{hint}")
+            raise DataError(f"{path}: is neither a run with a model nor a model folder.")
     return checkpoints.path(checkpoints.find(checkpoint))
 
 
 def similar(path: Path) -> str:
-    """A hint for a path that does not exist: a folder with a similar name, or a model on the Hub."""
-    if os.access(path.parent, os.R_OK):
-        matches = get_close_matches(path.name, [each.name for each in path.parent.iterdir() if each.is_dir()], n=1)
+    """A hint for a path that does not exist: a run or model with a similar name, or a model on the Hub."""
+    if path.parent.is_dir() and os.access(path.parent, os.R_OK):
+        folders = [each for each in path.parent.iterdir() if is_model_folder(each) or (each / "recipe.yaml").is_file()]
+        matches = get_close_matches(path.name, [each.name for each in folders], n=1)
         return f" Did you mean `{path.parent / matches[0]}`?" if matches else ""
-    return f" For a model on the Hugging Face Hub, give {SCHEME}{path}." if REPOSITORY.fullmatch(str(path)) else ""
+    return f" A model on the Hugging Face Hub is {SCHEME}{path}." if REPOSITORY.fullmatch(str(path)) else ""
