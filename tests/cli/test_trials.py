@@ -144,6 +144,10 @@ TRIALS = [
     # models, data and unrelated folders
     Trial("symbolic loop", "translate {tmp}/loop", 3, "loop", lambda tmp: (tmp / "loop").symlink_to(tmp / "loop")),
     Trial("serve nothing", "serve", 2, "RUN is required. Example: lamina serve runs/first"),
+    Trial("swapped pairs to analyze", "analyze embeddings {run} --pairs {tmp}/x.de {tmp}/x.en --out {tmp}/f", 2,
+          "test set: source and target are swapped", both(text("x.de"), text("x.en"))),
+    Trial("swapped pairs to rescore", "rescore {run} --source {tmp}/x.de --target {tmp}/x.en", 2,
+          "--source, --target: source and target are swapped", both(text("x.de"), text("x.en"))),
     Trial("translate a file", "translate {tmp}/a", 2, "is a file, not a run or model. To translate it, use --input", text("a")),
     Trial("serve no run", "serve {tmp}/none", 3, "none: not found."),
     Trial("serve without a name", "serve --name =x", 2, "--name must be NAME=RUN"),

@@ -98,7 +98,7 @@ def difficulty(
 
     folder = out or runs[0] / "analysis"
     check_page(folder / "difficulty.html", part_paths(folder), test, force)
-    sources, references = read_test(*test)
+    sources, references = read_test(test, runs[0])
     with show_progress() as progress:
         finding, parts = analyze_difficulty(runs, checkpoints, sources, references, progress)
     finish(finding, runs, out, force, test)
@@ -148,7 +148,7 @@ def layers(
     """
     from lamina.analysis.layers import analyze_layers
 
-    pairs = list(zip(*read_test(*test), strict=True))[:sentences] if test else []
+    pairs = list(zip(*read_test(test, run), strict=True))[:sentences] if test else []
     finish(analyze_layers(run, pairs, checkpoint), [run], out, force)
 
 
@@ -164,7 +164,7 @@ def masking(run: OneRun, test: Test, checkpoint: Checkpoint = "best", out: Out =
     from lamina.cli.progress import show_progress
 
     with show_progress() as progress:
-        finding = analyze_masking(run, *read_test(*test), checkpoint, progress)
+        finding = analyze_masking(run, *read_test(test, run), checkpoint, progress)
     finish(finding, [run], out, force)
 
 
@@ -193,7 +193,7 @@ def embeddings(
     """
     from lamina.analysis.embeddings import analyze_embeddings
 
-    lines = list(zip(*read_test(*pairs), strict=True))
+    lines = list(zip(*read_test(pairs, runs[0]), strict=True))
     finish(analyze_embeddings(runs, lines, dictionary=dictionary), runs, out, force)
 
 
@@ -221,15 +221,16 @@ def report(
     path = out or runs[0] / "report.html"
     check_page(path, (), [*(test or ()), *(run / "recipe.yaml" for run in runs)], force)
     with show_progress() as progress:
-        write_report(path, runs, read_test(*test) if test else None, progress)
+        write_report(path, runs, read_test(test, runs[0]) if test else None, progress)
     print(path)
 
 
-def read_test(source: Path, target: Path) -> tuple[list[str], list[str]]:
-    """Read both sides of a test set; imports numpy lazily."""
-    from lamina.corpus.reading import read_test as read
+def read_test(test: tuple[Path, Path], run: Path) -> tuple[list[str], list[str]]:
+    """Read both sides of a test set, which must have the direction of the run."""
+    from lamina.corpus.sources import read_pairs
+    from lamina.scoring.evaluation import languages_of
 
-    return read(source, target)
+    return read_pairs(test, "test set", languages_of(run))
 
 
 def finish(finding: Finding, runs: list[Path], out: Path | None, force: bool, inputs: Sequence[Path] = ()) -> None:

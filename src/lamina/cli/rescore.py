@@ -43,13 +43,14 @@ def rescore(
 
         lamina rescore runs/first --source test.en --target test.de
     """
+    from lamina.scoring.evaluation import languages_of
     from lamina.translation import load
     from lamina.translation.rescoring import rescore_all
 
     if (input_file is None) == (source is None) or (source is None) != (target is None):
         raise UsageError("Give either --input OUT.jsonl, or --source and --target.")
     translator = load(*runs, checkpoint=checkpoint, device=device, threads=threads)
-    pairs = read_jsonl(input_file) if input_file is not None else read_pairs(source, target)
+    pairs = read_jsonl(input_file) if input_file is not None else read_pairs(source, target, languages_of(translator))
     for given, cut, found in rescore_all(translator, pairs, lenpen):
         if cut:
             print(f"lamina: line {given.number}: truncated: {counted(cut, 'source subword')} dropped.", file=sys.stderr)
@@ -74,12 +75,14 @@ def read_jsonl(path: Path) -> Iterator[Given]:
         yield from (Given(line_number, source, tokens, path) for tokens in nbest if tokens)
 
 
-def read_pairs(source: Path | None, target: Path | None) -> Iterator[Given]:
+def read_pairs(source: Path | None, target: Path | None, langs: tuple[str, str] | None) -> Iterator[Given]:
     """Yield the pairs of two parallel files."""
     from lamina.corpus.reading import TwoFiles
     from lamina.translation.rescoring import Given
 
     assert source is not None
     assert target is not None
-    for number, (text, translation) in enumerate(TwoFiles(source, target).pairs(), start=1):
+    files = TwoFiles(source, target)
+    files.check_direction(langs, "--source, --target")
+    for number, (text, translation) in enumerate(files.pairs(), start=1):
         yield Given(number, text, translation, target)
